@@ -1,106 +1,84 @@
-"""When to ask again and what an answer means, without any network."""
+"""What is sent is what the service describes; what cannot be sent is refused before it is."""
 
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+import json
+from datetime import UTC, datetime
+from typing import get_args
 
+import httpx2
+import numpy as np
 import pytest
 
 from surefoot import InputError
-from surefoot.client import ApiError, InvalidRequestError, NetworkError, Retries, UnavailableError, UnexpectedAnswerError
-from surefoot.client.exchange import Call, Reply, ask, deliver
+from surefoot.client import Client, UnexpectedAnswerError, exchange
+from surefoot.client.exchange import Decision, Outcome
+from surefoot.service.database.decision_record import DecisionReply
+from surefoot.service.trial import api_models
 
-CALL = Call("/decisions", b"{}", lambda given: given["value"])
-GOOD = Reply(200, {}, b'{"value": 7}')
-LOST = NetworkError("lost")
-
-
-def converse(steps, replies):
-    """The answer, and how long each attempt waited."""
-    waits, replies = [], iter(replies)
-    try:
-        attempt = next(steps)
-        while True:
-            assert attempt.call.content == b"{}"
-            waits.append(attempt.wait)
-            attempt = steps.send(next(replies))
-    except StopIteration as end:
-        return end.value, waits
+WHEN = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
-def busy(**headers):
-    return Reply(503, {name.replace("_", "-"): value for name, value in headers.items()}, b"")
+def encode_decision(*given, **named):
+    """What a client sends for a decision point; the service answers nothing that it understands."""
+    sent = []
+
+    def answer(request):
+        sent.append(request.content)
+        return httpx2.Response(404)
+
+    client = Client("http://trial", "sf_key", transport=httpx2.MockTransport(answer))
+    with client, pytest.raises(UnexpectedAnswerError):
+        client.decide(*given, **named)
+    return sent[0]
 
 
-def test_waits_grow_and_are_spread():
-    answer, waits = converse(ask(CALL, Retries(5, 1.0)), [LOST] * 4 + [GOOD])
-    assert answer == 7 and waits[0] == 0
-    for wait, longest in zip(waits[1:], (1, 2, 4, 8), strict=True):
-        assert longest / 2 <= wait <= longest
-    assert len({converse(ask(CALL, Retries(2)), [LOST, GOOD])[1][1] for _ in range(5)}) > 1
+def literals(model, field):
+    return set(get_args(model.model_fields[field].annotation))
 
 
-def test_no_wait_is_longer_than_the_longest():
-    assert max(converse(ask(CALL, Retries(12, 1.0, 3.0)), [LOST] * 11 + [GOOD])[1]) <= 3
+def test_words_and_limits_are_those_of_the_service():
+    assert set(get_args(exchange.Source)) == literals(DecisionReply, "source")
+    assert set(get_args(exchange.Status)) == literals(api_models.OutcomeReceipt, "status") | {"refused"}
+    described = api_models.Outcomes.model_json_schema()["properties"]["outcomes"]
+    assert described["maxItems"] == exchange.OUTCOMES_PER_BATCH
 
 
-def test_it_comes_back_when_the_service_said():
-    assert converse(ask(CALL, Retries(2, 0.01)), [busy(retry_after="5"), GOOD])[1] == [0, 5]
-    later = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
-    assert 15 < converse(ask(CALL, Retries(2, 0.01)), [busy(retry_after=later), GOOD])[1][1] <= 20
-    assert converse(ask(CALL, Retries(2, 0.01)), [busy(retry_after="soon"), GOOD])[1][1] <= 0.01
-
-
-def test_it_does_not_wait_longer_than_it_was_told():
-    with pytest.raises(UnavailableError) as refused:
-        converse(ask(CALL, Retries(longest_wait=30)), [busy(retry_after="3600")])
-    assert refused.value.retry_after == 3600
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 500, 302])
-def test_what_would_be_refused_again_is_not_sent_again(status):
-    content = b'{"error": {"code": "c", "message": "m", "field": null}}'
-    with pytest.raises(ApiError, match=f"{status} c: m"):
-        converse(ask(CALL, Retries()), [Reply(status, {}, content)])
+def test_a_request_is_read_by_the_service_as_it_was_meant():
+    context = {"steps": np.int64(7), "weather": np.float32(0.5), "home": np.bool_(True), "mood": None, "place": "café"}
+    content = encode_decision("p", 3, WHEN, context, availability=False, reasons=["driving"])
+    read = api_models.DecisionRequest.model_validate_json(content)
+    assert read.context == {"steps": 7, "weather": 0.5, "home": True, "mood": None, "place": "café"}
+    assert (read.decision_idx, read.timestamp, read.availability, read.reasons) == (3, WHEN, False, ["driving"])
+    assert api_models.Outcome.model_validate_json(Outcome("0" * 32, np.float64(2.5), WHEN, 0.5).text()).action_prob == 0.5
+    assert "action_prob" not in json.loads(Outcome("0" * 32, None, WHEN).text())
 
 
 @pytest.mark.parametrize(
-    ("status", "content"), [(200, b"<html>Sign in</html>"), (200, b"[]"), (404, b"nope"), (302, b""), (400, b'{"error": 1}')]
+    ("change", "said"),
+    [
+        ({"timestamp": datetime(2026, 3, 1)}, "give a datetime with a time zone"),
+        ({"timestamp": "2026-03-01T09:00Z"}, "give a datetime with a time zone"),
+        ({"context": {"weather": float("nan")}}, r"context\['weather'\] is nan.*None where it is missing"),
+        ({"context": {"weather": [1]}}, r"context\['weather'\] is of type list"),
+        ({"context": {"weather": np.arange(3)}}, r"context\['weather'\] is of type ndarray"),
+        ({"reasons": "driving"}, r"write \['driving'\]"),
+        ({"decision_idx": {1}}, "decision_idx is of type set"),
+        ({"participant_id": b"p"}, "cannot be sent as JSON"),
+    ],
 )
-def test_words_of_another_server_are_not_taken_for_an_answer(status, content):
-    with pytest.raises(UnexpectedAnswerError, match="not Surefoot's"):
-        converse(ask(CALL, Retries()), [Reply(status, {}, content)])
+def test_what_cannot_be_sent_is_refused_with_its_place(change, said):
+    usual = {"participant_id": "p", "decision_idx": 0, "timestamp": WHEN, "context": {}, "availability": True, "reasons": []}
+    with pytest.raises(InputError, match=said):
+        encode_decision(**{**usual, **change})
 
 
-def test_a_batch_that_a_proxy_finds_too_large_is_halved():
-    texts = [f'{{"decision_id": "{number}"}}' for number in range(5)]
-    steps, sizes = deliver(texts, Retries()), []
-    reply = None
-    with pytest.raises(StopIteration) as end:
-        while True:
-            size = steps.send(reply).call.content.count(b"decision_id")
-            sizes.append(size)
-            results = b", ".join([b'{"decision_id": "", "status": "recorded", "action_prob_agrees": null}'] * size)
-            reply = Reply(413, {}, b"<html>") if size > 2 else Reply(200, {}, b'{"results": [' + results + b"]}")
-    assert sizes == [5, 2, 3, 1, 2] and len(end.value.value) == 5
+def test_an_outcome_that_is_not_a_number_is_refused():
+    with pytest.raises(InputError, match="None where it is missing"):
+        Outcome("0" * 32, float("inf"), WHEN).text()
 
 
-def test_one_that_is_too_large_alone_is_refused():
-    steps = deliver(['{"decision_id": "x"}'], Retries())
-    next(steps)
-    with pytest.raises(StopIteration) as end:
-        steps.send(Reply(413, {}, b""))
-    (receipt,) = end.value.value
-    assert (receipt.decision_id, receipt.status, receipt.kept) == ("x", "refused", False)
-    assert issubclass(InvalidRequestError, ApiError)
-
-
-def test_receipts_that_do_not_match_what_was_sent_are_not_believed():
-    steps = deliver(['{"decision_id": "x"}'], Retries())
-    next(steps)
-    with pytest.raises(UnexpectedAnswerError):
-        steps.send(Reply(200, {}, b'{"results": []}'))
-
-
-def test_retries_that_make_no_sense_are_refused():
-    with pytest.raises(InputError, match="attempts is at least 1"):
-        Retries(0)
+def test_warnings_of_an_answer_are_read_and_logged(caplog):
+    given = {"decision_id": "0" * 32, "action": 0, "action_name": "nothing", "action_prob": [0.5, 0.5]}
+    given |= {"source": "fallback", "reasons": [], "policy_id": None}
+    assert Decision.read({**given, "warnings": []}).warnings == () and caplog.text == ""
+    assert Decision.read({**given, "warnings": ["context.wether is not known"]}).warnings == ("context.wether is not known",)
+    assert "context.wether is not known" in caplog.text

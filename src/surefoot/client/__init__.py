@@ -2,26 +2,31 @@
 
 `Client` works with threads, `AsyncClient` with asyncio. Both repeat a request byte for byte until there is an answer, so
 that there is one draw for each decision point whatever the network does, and keep outcomes on disk while there is none.
-`surefoot.client.exceptions` lists what can go wrong.
 """
 
 from surefoot.client.clients import AsyncClient, Client
-from surefoot.client.exceptions import (
+from surefoot.client.exchange import (
     AccessError,
     ApiError,
     ClientError,
     ConflictError,
+    Decision,
     InvalidRequestError,
     NetworkError,
     NotFoundError,
+    Outcome,
+    Participant,
+    Pause,
     QueueError,
     QueueFullError,
     QueueInUseError,
     QueueWarning,
+    Receipt,
+    Retries,
     UnavailableError,
     UnexpectedAnswerError,
+    Withdrawal,
 )
-from surefoot.client.exchange import Decision, Outcome, Participant, Pause, Receipt, Retries, Withdrawal
 from surefoot.client.outcome_queue import OutcomeQueue
 
 __all__ = [

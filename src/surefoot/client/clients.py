@@ -1,58 +1,79 @@
-"""The clients, with threads and with asyncio: they send and wait; what to send and what it means is in `exchange`."""
+"""The clients, with threads and with asyncio: the same exchange with the service, sent in two ways."""
 
 import asyncio
+import functools
+import json
+import random
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from urllib.parse import quote
 
-from surefoot.client.exceptions import NetworkError
+import httpx2
+
 from surefoot.client.exchange import (
     OUTCOMES_PER_BATCH,
-    Call,
     Decision,
+    InvalidRequestError,
+    NetworkError,
     Outcome,
     Participant,
     Pause,
     Receipt,
-    Reply,
     Retries,
-    Steps,
+    UnavailableError,
     Value,
     Withdrawal,
-    ask,
-    ask_decision,
-    ask_pause,
-    ask_registration,
-    ask_withdrawal,
-    deliver,
+    encode,
+    format_time,
+    log,
+    make_plain,
+    read_reply,
 )
 from surefoot.client.outcome_queue import OutcomeQueue
 from surefoot.errors import InputError
 from surefoot.version import __version__
 
-try:
-    import httpx2
-except ImportError as error:
-    raise ImportError("surefoot.client needs httpx2; install it with: pip install 'surefoot[client]'") from error
-
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
-class _Settings:
-    """What both clients have in common."""
+class _Exchange:
+    """What both clients do, as coroutines: `post` sends, `sleep` waits, `work` lets a function use the disk."""
 
-    def __init__(self, url: str, key: str, retries: Retries | None, queue: str | Path | OutcomeQueue | None) -> None:
-        self.url = _check_url(url)
-        self._headers = {
-            "Authorization": f"Bearer {_check_key(key)}",
-            "User-Agent": f"surefoot-client/{__version__}",
-            "Content-Type": "application/json",
-        }
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        retries: Retries | None,
+        queue: str | Path | OutcomeQueue | None,
+        *,
+        post: Callable[..., Awaitable[httpx2.Response]],
+        sleep: Callable[[float], Awaitable[None]],
+        work: Callable[..., Awaitable[Any]],
+    ) -> None:
+        try:
+            given = httpx2.URL(url)
+        except (httpx2.InvalidURL, TypeError) as error:
+            raise InputError(f"{url!r} is not a URL; write it like https://trial.example.org") from error
+        if given.scheme not in ("http", "https") or not given.host:
+            raise InputError(f"{url!r} is not the URL of a server; write it like https://trial.example.org")
+        if given.userinfo or given.query or given.fragment:
+            raise InputError("the URL is that of the server alone; the key is the second argument")
+        # Without repeating it: a key belongs in no log.
+        if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key or " " in key:
+            raise InputError("the key is not one of Surefoot's; it begins with sf_ and has no spaces (surefoot keys create)")
+        self.url = str(given).rstrip("/").removesuffix("/api/v1")
+        agent = f"surefoot-client/{__version__}"
+        self._headers = {"Authorization": f"Bearer {key}", "User-Agent": agent, "Content-Type": "application/json"}
         self._retries = retries or Retries()
         self._queue = OutcomeQueue(queue) if isinstance(queue, str | Path) else queue
+        self._post = post
+        self._sleep = sleep
+        self._work = work
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -61,23 +82,231 @@ class _Settings:
     def queue(self) -> OutcomeQueue:
         """The queue on disk; its length is how many outcomes wait."""
         if self._queue is None:
-            raise InputError(
-                f"this client has no queue; name a folder for it: {type(self).__name__}(url, key, queue='outcomes')"
-            )
+            raise InputError("this client has no queue; name a folder for it when you make it: queue='outcomes'")
         return self._queue
 
-    def _request(self, call: Call[Any]) -> dict[str, Any]:
-        return {"url": f"{self.url}/api/v1{call.path}", "content": call.content, "headers": self._headers}
+    def close_queue(self) -> None:
+        if self._queue is not None:
+            self._queue.close()
 
-    def _lost(self, call: Call[Any], error: httpx2.RequestError) -> NetworkError:
-        lost = NetworkError(
-            f"{self.url}{call.path}: no answer ({type(error).__name__}: {error}); the same call again is safe"
+    async def register(self, participant_id: str) -> Participant:
+        """Register a participant by a pseudonym; repeating it is harmless."""
+
+        def read(given: Any) -> Participant:
+            return Participant(given["participant_id"], datetime.fromisoformat(given["registered_at"]))
+
+        return await self._ask("/participants", encode(participant_id=participant_id), read)
+
+    async def decide(
+        self,
+        participant_id: str,
+        decision_idx: int,
+        timestamp: datetime,
+        context: Mapping[str, Value],
+        *,
+        availability: bool = True,
+        reasons: Sequence[str] = (),
+    ) -> Decision:
+        """Ask for the draw of one decision point.
+
+        There is one draw for a decision point, however often it is asked for: the call with the same arguments gets the
+        same answer, with other arguments a `ConflictError`. So take the timestamp once, not again for each try.
+
+        Parameters
+        ----------
+        participant_id, decision_idx : str, int
+            Whose decision point it is, and which, counted from 0.
+        timestamp : datetime
+            Of the decision point, with a time zone.
+        context : mapping
+            By the names of the study's state variables; None where one is missing.
+        availability : bool
+            Whether the participant may be prompted; if not, `reasons` says why.
+        """
+        if isinstance(reasons, str):
+            raise InputError(f"reasons is a list of texts; write [{reasons!r}]")
+        content = encode(
+            participant_id=participant_id,
+            decision_idx=make_plain(decision_idx, "decision_idx"),
+            timestamp=format_time(timestamp),
+            availability=availability,
+            reasons=list(reasons),
+            context={name: make_plain(value, f"context['{name}']") for name, value in context.items()},
         )
-        lost.__cause__ = error
-        return lost
+        return await self._ask("/decisions", content, Decision.read)
+
+    async def send_outcomes(self, outcomes: Iterable[Outcome]) -> list[Receipt]:
+        """Send outcomes now, in as many requests as they need; a receipt for each, in order."""
+        texts = [outcome.text() for outcome in outcomes]
+        receipts = []
+        for start in range(0, len(texts), OUTCOMES_PER_BATCH):
+            receipts += await self._deliver(texts[start : start + OUTCOMES_PER_BATCH])
+        return receipts
+
+    async def queue_outcomes(self, outcomes: Iterable[Outcome]) -> None:
+        """Put outcomes on disk, needing no network; `flush` sends them."""
+        await self._work(self.queue.append, list(outcomes))
+
+    async def flush(self) -> list[Receipt]:
+        """Send what waits on disk, in order; a receipt for each.
+
+        Without network it raises `NetworkError`: what was answered is settled, the rest waits on. What the service did not
+        keep is set aside in the queue's folder, with a `QueueWarning`.
+        """
+        receipts: list[Receipt] = []
+        while batch := await self._work(self.queue.first, OUTCOMES_PER_BATCH):
+            answered = await self._deliver(batch)
+            await self._work(self.queue.settle, answered)
+            receipts += answered
+        return receipts
+
+    async def withdraw(self, participant_id: str, reason: str) -> Withdrawal:
+        """A participant leaves, for good: no more decisions, outcomes or learning. Repeating it is harmless."""
+        path = f"/participants/{quote(participant_id, safe='')}/withdraw"
+        return await self._ask(
+            path, encode(reason=reason), lambda given: Withdrawal(given["participant_id"], given["withdrawn"])
+        )
+
+    async def pause(self, participant_id: str | None, reason: str) -> Pause:
+        """Pause a participant, or the whole study (None): decision points are unavailable from now on."""
+        return await self._change_pause(participant_id, "pause", reason)
+
+    async def resume(self, participant_id: str | None, reason: str) -> Pause:
+        """End the pause of a participant, or of the whole study (None)."""
+        return await self._change_pause(participant_id, "resume", reason)
+
+    async def _change_pause(self, participant_id: str | None, change: str, reason: str) -> Pause:
+        subject = "study" if participant_id is None else f"participants/{quote(participant_id, safe='')}"
+        path = f"/{subject}/{change}"
+        return await self._ask(path, encode(reason=reason), lambda given: Pause(given["participant_id"], given["paused"]))
+
+    async def _deliver(self, texts: Sequence[str]) -> list[Receipt]:
+        """Send a batch of outcomes, each given as its JSON text.
+
+        A batch that is refused is halved until what is at fault stands alone: it gets the receipt `refused`, the others
+        are recorded.
+        """
+
+        def read(given: Any) -> list[Receipt]:
+            results = given["results"]
+            if len(results) != len(texts):
+                raise ValueError("there is not one receipt for each outcome")
+            return [Receipt(str(row["decision_id"]), row["status"], row["action_prob_agrees"]) for row in results]
+
+        try:
+            return await self._ask("/outcomes", f'{{"outcomes": [{", ".join(texts)}]}}'.encode(), read)
+        except InvalidRequestError as error:
+            if len(texts) == 1:
+                return [Receipt(json.loads(texts[0])["decision_id"], "refused", None, str(error))]
+        half = len(texts) // 2
+        return await self._deliver(texts[:half]) + await self._deliver(texts[half:])
+
+    async def _ask(self, path: str, content: bytes, read: Callable[[Any], T]) -> T:
+        """Send one request, and the same bytes again while there is no answer or the service cannot answer yet."""
+        retries = self._retries
+        attempt = 0
+        while True:
+            problem: NetworkError | UnavailableError
+            least = 0.0
+            try:
+                reply = await self._post(f"{self.url}/api/v1{path}", content=content, headers=self._headers)
+                return read_reply(path, reply, read)
+            except httpx2.RequestError as error:
+                words = f"no answer ({type(error).__name__}: {error}); the same call again is safe"
+                problem = NetworkError(f"{self.url}{path}: {words}")
+                problem.__cause__ = error
+            except UnavailableError as error:
+                problem = error
+                least = error.retry_after or 0.0
+            attempt += 1
+            if attempt == retries.attempts or least > retries.longest_wait:
+                raise problem
+            back_off = min(retries.longest_wait, retries.first_wait * 2.0 ** (attempt - 1))
+            wait = max(back_off * random.uniform(0.5, 1.0), least)  # noqa: S311 - spreads load, keeps no secret
+            log.info("%s: %s; again in %.1f s", path, problem, wait)
+            await self._sleep(wait)
 
 
-class Client(_Settings):
+class AsyncClient(_Exchange):
+    """A client of the decision service for asyncio; its methods are those of `Client`, with `await`.
+
+    Parameters
+    ----------
+    url, key, timeout, retries, queue
+        As for `Client`.
+    transport : httpx2.AsyncBaseTransport, optional
+        How requests travel.
+
+    See Also
+    --------
+    Client : The same without `await`.
+
+    Examples
+    --------
+    >>> async def prompt_now(context):
+    ...     async with AsyncClient("https://trial.example.org", "sf_key") as client:
+    ...         decision = await client.decide("p-017", 1, datetime.now(UTC), context)
+    ...         return decision.action > 0
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        timeout: float = 15.0,
+        retries: Retries | None = None,
+        queue: str | Path | OutcomeQueue | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = httpx2.AsyncClient(timeout=timeout, transport=transport)
+        self._flushing = asyncio.Lock()
+        super().__init__(url, key, retries, queue, post=self._http.post, sleep=asyncio.sleep, work=asyncio.to_thread)
+
+    async def flush(self) -> list[Receipt]:
+        """Send what waits on disk; see `Client.flush`."""
+        async with self._flushing:
+            return await super().flush()
+
+    async def close(self) -> None:
+        """Close connections and queue; what waits on disk waits on."""
+        await self._http.aclose()
+        self.close_queue()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _at_once(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A function as a coroutine that never gives way."""
+
+    async def call(*given: P.args, **named: P.kwargs) -> T:
+        return function(*given, **named)
+
+    return call
+
+
+def _blocking(
+    method: Callable[Concatenate[_Exchange, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["Client", P], T]:
+    """A method of `Client` from a coroutine that runs to its end at once, because nothing in it gives way."""
+
+    @functools.wraps(method)
+    def call(client: "Client", /, *given: P.args, **named: P.kwargs) -> T:
+        try:
+            method(client._exchange, *given, **named).send(None)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        raise AssertionError("the exchange waited for an event loop")
+
+    return call
+
+
+class Client:
     """A client of the decision service, for any number of threads.
 
     Parameters
@@ -118,235 +347,44 @@ class Client(_Settings):
         queue: str | Path | OutcomeQueue | None = None,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        super().__init__(url, key, retries, queue)
         self._http = httpx2.Client(timeout=timeout, transport=transport)
         self._flushing = threading.Lock()
+        post = _at_once(self._http.post)
+        sleep = _at_once(time.sleep)
+        work = _at_once(lambda function, *given: function(*given))
+        self._exchange = _Exchange(url, key, retries, queue, post=post, sleep=sleep, work=work)
+        self.url = self._exchange.url
 
-    def register(self, participant_id: str) -> Participant:
-        """Register a participant by a pseudonym; repeating it is harmless."""
-        return self._run(ask(ask_registration(participant_id), self._retries))
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
 
-    def decide(
-        self,
-        participant_id: str,
-        decision_idx: int,
-        timestamp: datetime,
-        context: Mapping[str, Value],
-        *,
-        availability: bool = True,
-        reasons: Sequence[str] = (),
-    ) -> Decision:
-        """Ask for the draw of one decision point.
+    @property
+    def queue(self) -> OutcomeQueue:
+        """The queue on disk; its length is how many outcomes wait."""
+        return self._exchange.queue
 
-        There is one draw for a decision point, however often it is asked for: the call with the same arguments gets the
-        same answer, with other arguments a `ConflictError`. So take the timestamp once, not again for each try.
+    register = _blocking(_Exchange.register)
+    decide = _blocking(_Exchange.decide)
+    send_outcomes = _blocking(_Exchange.send_outcomes)
+    queue_outcomes = _blocking(_Exchange.queue_outcomes)
+    withdraw = _blocking(_Exchange.withdraw)
+    pause = _blocking(_Exchange.pause)
+    resume = _blocking(_Exchange.resume)
 
-        Parameters
-        ----------
-        participant_id, decision_idx : str, int
-            Whose decision point it is, and which, counted from 0.
-        timestamp : datetime
-            Of the decision point, with a time zone.
-        context : mapping
-            By the names of the study's state variables; None where one is missing.
-        availability : bool
-            Whether the participant may be prompted; if not, `reasons` says why.
-        """
-        call = ask_decision(participant_id, decision_idx, timestamp, context, availability, reasons)
-        return self._run(ask(call, self._retries))
+    _flush = _blocking(_Exchange.flush)
 
-    def send_outcomes(self, outcomes: Iterable[Outcome]) -> list[Receipt]:
-        """Send outcomes now, in as many requests as they need; a receipt for each, in order."""
-        return self._run(deliver([outcome.text() for outcome in outcomes], self._retries))
-
-    def queue_outcomes(self, outcomes: Iterable[Outcome]) -> None:
-        """Put outcomes on disk, needing no network; `flush` sends them."""
-        self.queue.append(outcomes)
-
+    @functools.wraps(_flush)
     def flush(self) -> list[Receipt]:
-        """Send what waits on disk, in order; a receipt for each.
-
-        Without network it raises `NetworkError`: what was answered is settled, the rest waits on. What the service did not
-        keep is set aside in the queue's folder, with a `QueueWarning`.
-        """
-        receipts: list[Receipt] = []
         with self._flushing:
-            while batch := self.queue.first(OUTCOMES_PER_BATCH):
-                answered = self._run(deliver(batch, self._retries))
-                self.queue.settle(answered)
-                receipts += answered
-        return receipts
-
-    def withdraw(self, participant_id: str, reason: str) -> Withdrawal:
-        """A participant leaves, for good: no more decisions, outcomes or learning. Repeating it is harmless."""
-        return self._run(ask(ask_withdrawal(participant_id, reason), self._retries))
-
-    def pause(self, participant_id: str | None, reason: str) -> Pause:
-        """Pause a participant, or the whole study (None): decision points are unavailable from now on."""
-        return self._run(ask(ask_pause(participant_id, "pause", reason), self._retries))
-
-    def resume(self, participant_id: str | None, reason: str) -> Pause:
-        """End the pause of a participant, or of the whole study (None)."""
-        return self._run(ask(ask_pause(participant_id, "resume", reason), self._retries))
+            return self._flush()
 
     def close(self) -> None:
         """Close connections and queue; what waits on disk waits on."""
         self._http.close()
-        if self._queue is not None:
-            self._queue.close()
+        self._exchange.close_queue()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _run(self, steps: Steps[T]) -> T:
-        try:
-            attempt = next(steps)
-            while True:
-                time.sleep(attempt.wait)
-                attempt = steps.send(self._send(attempt.call))
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
-
-    def _send(self, call: Call[Any]) -> Reply | NetworkError:
-        try:
-            reply = self._http.post(**self._request(call))
-        except httpx2.RequestError as error:
-            return self._lost(call, error)
-        return Reply(reply.status_code, reply.headers, reply.content)
-
-
-class AsyncClient(_Settings):
-    """A client of the decision service for asyncio; see `Client` for what its methods do.
-
-    Parameters
-    ----------
-    url, key, timeout, retries, queue
-        As for `Client`.
-    transport : httpx2.AsyncBaseTransport, optional
-        How requests travel.
-
-    See Also
-    --------
-    Client : The same without `await`.
-
-    Examples
-    --------
-    >>> async def prompt_now(context):
-    ...     async with AsyncClient("https://trial.example.org", "sf_key") as client:
-    ...         decision = await client.decide("p-017", 1, datetime.now(UTC), context)
-    ...         return decision.action > 0
-    """
-
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        *,
-        timeout: float = 15.0,
-        retries: Retries | None = None,
-        queue: str | Path | OutcomeQueue | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        super().__init__(url, key, retries, queue)
-        self._http = httpx2.AsyncClient(timeout=timeout, transport=transport)
-        self._flushing = asyncio.Lock()
-
-    async def register(self, participant_id: str) -> Participant:
-        """Register a participant; see `Client.register`."""
-        return await self._run(ask(ask_registration(participant_id), self._retries))
-
-    async def decide(
-        self,
-        participant_id: str,
-        decision_idx: int,
-        timestamp: datetime,
-        context: Mapping[str, Value],
-        *,
-        availability: bool = True,
-        reasons: Sequence[str] = (),
-    ) -> Decision:
-        """Ask for the draw of one decision point; see `Client.decide`."""
-        call = ask_decision(participant_id, decision_idx, timestamp, context, availability, reasons)
-        return await self._run(ask(call, self._retries))
-
-    async def send_outcomes(self, outcomes: Iterable[Outcome]) -> list[Receipt]:
-        """Send outcomes now; see `Client.send_outcomes`."""
-        return await self._run(deliver([outcome.text() for outcome in outcomes], self._retries))
-
-    async def queue_outcomes(self, outcomes: Iterable[Outcome]) -> None:
-        """Put outcomes on disk; see `Client.queue_outcomes`."""
-        await asyncio.to_thread(self.queue.append, list(outcomes))
-
-    async def flush(self) -> list[Receipt]:
-        """Send what waits on disk; see `Client.flush`."""
-        receipts: list[Receipt] = []
-        async with self._flushing:
-            while batch := await asyncio.to_thread(self.queue.first, OUTCOMES_PER_BATCH):
-                answered = await self._run(deliver(batch, self._retries))
-                await asyncio.to_thread(self.queue.settle, answered)
-                receipts += answered
-        return receipts
-
-    async def withdraw(self, participant_id: str, reason: str) -> Withdrawal:
-        """Let a participant leave; see `Client.withdraw`."""
-        return await self._run(ask(ask_withdrawal(participant_id, reason), self._retries))
-
-    async def pause(self, participant_id: str | None, reason: str) -> Pause:
-        """Pause a participant or the study; see `Client.pause`."""
-        return await self._run(ask(ask_pause(participant_id, "pause", reason), self._retries))
-
-    async def resume(self, participant_id: str | None, reason: str) -> Pause:
-        """End a pause; see `Client.resume`."""
-        return await self._run(ask(ask_pause(participant_id, "resume", reason), self._retries))
-
-    async def close(self) -> None:
-        """Close connections and queue; what waits on disk waits on."""
-        await self._http.aclose()
-        if self._queue is not None:
-            self._queue.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _run(self, steps: Steps[T]) -> T:
-        try:
-            attempt = next(steps)
-            while True:
-                await asyncio.sleep(attempt.wait)
-                attempt = steps.send(await self._send(attempt.call))
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
-
-    async def _send(self, call: Call[Any]) -> Reply | NetworkError:
-        try:
-            reply = await self._http.post(**self._request(call))
-        except httpx2.RequestError as error:
-            return self._lost(call, error)
-        return Reply(reply.status_code, reply.headers, reply.content)
-
-
-def _check_url(url: str) -> str:
-    try:
-        given = httpx2.URL(url)
-    except (httpx2.InvalidURL, TypeError) as error:
-        raise InputError(f"{url!r} is not a URL; write it like https://trial.example.org") from error
-    if given.scheme not in ("http", "https") or not given.host:
-        raise InputError(f"{url!r} is not the URL of a server; write it like https://trial.example.org")
-    if given.userinfo or given.query or given.fragment:
-        raise InputError("the URL is that of the server alone; the key is the second argument")
-    return str(given).rstrip("/").removesuffix("/api/v1")
-
-
-def _check_key(key: str) -> str:
-    """Without repeating it: a key belongs in no log."""
-    if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key or " " in key:
-        raise InputError("the key is not one of Surefoot's; it begins with sf_ and has no spaces (surefoot keys create)")
-    return key

@@ -1,35 +1,117 @@
-"""Requests and replies without any network: what to send, when to send it again, and what the answer means.
+"""Requests and replies without any network: what is sent, what the answer means, and what can go wrong.
 
-`ask` and `deliver` are generators: they yield the next attempt and are sent its reply. `Client` and `AsyncClient` run the
-same generators; only how they send and wait differs.
+What is wrong before anything is sent (a time without a zone, a value that is not a number) is a `surefoot.InputError`.
 """
-
-from __future__ import annotations
 
 import json
 import logging
 import math
-import random
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Generic, Literal, TypeVar
-from urllib.parse import quote
+from typing import Any, Literal, Self, TypeVar
 
-from surefoot.client.exceptions import (
-    AccessError,
-    ApiError,
-    ConflictError,
-    InvalidRequestError,
-    NetworkError,
-    NotFoundError,
-    UnavailableError,
-    UnexpectedAnswerError,
-)
 from surefoot.errors import InputError
 
+try:
+    import httpx2
+except ImportError as error:
+    raise ImportError("surefoot.client needs httpx2; install it with: pip install 'surefoot[client]'") from error
+
 log = logging.getLogger("surefoot.client")
+T = TypeVar("T")
+FROM_ANYBODY = (401, 403, 408, 413, 429, 500, 502, 503, 504)
+"""Errors that a proxy in between may give in words of its own, and that mean the same."""
+OUTCOMES_PER_BATCH = 1000
+"""The most that the service takes at once."""
+Value = bool | int | float | str | None
+"""Of a context variable; None where it is missing."""
+Source = Literal["warm-up", "policy", "fallback", "unavailable"]
+Status = Literal["recorded", "repeated", "late", "unknown_decision", "before_decision", "withdrawn", "erased", "refused"]
+
+
+class ClientError(Exception):
+    """Anything that went wrong between this client and the service."""
+
+
+class NetworkError(ClientError):
+    """No answer came. The request may have been recorded: the same call again is safe, and gets the same answer."""
+
+
+class UnexpectedAnswerError(ClientError):
+    """The answer is not one of Surefoot's: another server, a proxy or a captive portal gave it."""
+
+
+class ApiError(ClientError):
+    """The service refused.
+
+    Attributes
+    ----------
+    status : int
+        Of HTTP.
+    code : str
+        For programs: `decided_otherwise`, `out_of_order`, `unknown_participant`, …
+    message : str
+        For people.
+    field : str or None
+        The field of the request that it is about.
+    request_id : str or None
+        The name of this request in the service's log.
+    """
+
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, request_id: str | None = None
+    ) -> None:
+        suffix = "" if field is None else f" [{field}]"
+        super().__init__(f"{status} {code}: {message}{suffix}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.field = field
+        self.request_id = request_id
+
+
+class AccessError(ApiError):
+    """401, 403: the key is not valid, was revoked, or has a role that may not do this."""
+
+
+class NotFoundError(ApiError):
+    """404: there is no such participant, decision or route."""
+
+
+class ConflictError(ApiError):
+    """409: decided otherwise before, out of order or too soon. Sending it again does not help."""
+
+
+class InvalidRequestError(ApiError):
+    """400, 413, 415, 422: the request is wrong in form; `field` says where."""
+
+
+class UnavailableError(ApiError):
+    """408, 429, 502, 503, 504: the service cannot answer now, and was asked as often as `Retries` allows."""
+
+    retry_after: float | None = None
+    """After how many seconds to try again, if the service said so."""
+
+
+class QueueError(ClientError):
+    """The queue on disk cannot be used."""
+
+
+class QueueFullError(QueueError):
+    """The queue holds as many outcomes as it may; nothing of this call was added."""
+
+
+class QueueInUseError(QueueError):
+    """Another process, or another client, has this queue open."""
+
+
+class QueueWarning(UserWarning):
+    """Something in the queue on disk could not be read, or was refused; it was set aside and nothing else was lost."""
+
+
 KINDS: dict[int, type[ApiError]] = {
     **dict.fromkeys((401, 403), AccessError),
     404: NotFoundError,
@@ -37,25 +119,6 @@ KINDS: dict[int, type[ApiError]] = {
     **dict.fromkeys((400, 413, 415, 422), InvalidRequestError),
     **dict.fromkeys((408, 429, 502, 503, 504), UnavailableError),
 }
-FROM_ANYBODY = (401, 403, 408, 413, 429, 500, 502, 503, 504)
-"""Errors that a proxy in between may give in words of its own, and that mean the same."""
-Value = bool | int | float | str | None
-"""Of a context variable; None where it is missing."""
-Source = Literal["warm-up", "policy", "fallback", "unavailable"]
-Status = Literal["recorded", "repeated", "late", "unknown_decision", "before_decision", "withdrawn", "erased", "refused"]
-Change = Literal["pause", "resume"]
-OUTCOMES_PER_BATCH = 1000
-"""The most that the service takes at once."""
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Call(Generic[T]):
-    """One request, whole before it is sent for the first time: a retry repeats it byte for byte."""
-
-    path: str
-    content: bytes
-    read: Callable[[Any], T]
 
 
 @dataclass(frozen=True)
@@ -70,46 +133,36 @@ class Participant:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the service drew at a decision point, and recorded before it answered.
-
-    Attributes
-    ----------
-    decision_id : str
-        Outcomes are sent back under it.
-    action, action_name : int, str
-        What to do; action 0 is to do nothing.
-    probabilities : tuple of float
-        Of each action, in their order.
-    source : str
-        Who decided: `warm-up`, `policy`, `fallback` or `unavailable`.
-    reasons : tuple of str
-        Why the fallback decided, or the service made the decision point unavailable.
-    policy_id : int or None
-        The policy version that decided.
-    warnings : tuple of str
-        What to mend in the context, such as a misspelt name; also logged by `surefoot.client`.
-    """
+    """What the service drew at a decision point, and recorded before it answered."""
 
     decision_id: str
+    """Outcomes are sent back under it."""
     action: int
+    """What to do; action 0 is to do nothing."""
     action_name: str
+    """The same in the study's words."""
     probabilities: tuple[float, ...]
+    """Of each action, in their order."""
     source: Source
+    """Who decided."""
     reasons: tuple[str, ...]
+    """Why the fallback decided, or the service made the decision point unavailable."""
     policy_id: int | None
+    """The policy version that decided."""
     warnings: tuple[str, ...] = ()
+    """What to mend in the context, such as a misspelt name; also logged by `surefoot.client`."""
 
     @property
     def probability(self) -> float:
         """Of the action that was drawn."""
         return self.probabilities[self.action]
 
-    def outcome(self, proximal_outcome: float | None, timestamp: datetime) -> Outcome:
+    def outcome(self, proximal_outcome: float | None, timestamp: datetime) -> "Outcome":
         """What came back, ready to be sent; it echoes the probability, which the service compares with its record."""
         return Outcome(self.decision_id, proximal_outcome, timestamp, self.probability)
 
     @classmethod
-    def read(cls, given: Any) -> Decision:
+    def read(cls, given: Any) -> Self:
         decision = cls(
             decision_id=str(given["decision_id"]),
             action=int(given["action"]),
@@ -129,58 +182,41 @@ class Decision:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came after a decision point.
-
-    Attributes
-    ----------
-    decision_id : str
-        Of the decision that it belongs to.
-    proximal_outcome : float or None
-        None where it is known to be missing.
-    timestamp : datetime
-        When it was measured, with a time zone.
-    action_prob : float or None
-        The probability of the action as the app knows it; compared by the service, never used.
-    """
+    """What came after a decision point."""
 
     decision_id: str
+    """Of the decision that it belongs to."""
     proximal_outcome: float | None
+    """None where it is known to be missing."""
     timestamp: datetime
+    """When it was measured, with a time zone."""
     action_prob: float | None = None
+    """The probability of the action as the app knows it; compared by the service, never used."""
 
     def text(self) -> str:
         """As JSON, on one line."""
         fields: dict[str, Value] = {
             "decision_id": self.decision_id,
-            "proximal_outcome": _plain(self.proximal_outcome, "proximal_outcome"),
-            "timestamp": _time(self.timestamp),
+            "proximal_outcome": make_plain(self.proximal_outcome, "proximal_outcome"),
+            "timestamp": format_time(self.timestamp),
         }
         if self.action_prob is not None:
-            fields["action_prob"] = _plain(self.action_prob, "action_prob")
+            fields["action_prob"] = make_plain(self.action_prob, "action_prob")
         return json.dumps(fields)
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of one outcome.
-
-    Attributes
-    ----------
-    decision_id : str
-        Of the decision that it belongs to.
-    status : str
-        `recorded`, `repeated` (it was there already), `late` (recorded, but does not count); or, not kept by the service,
-        `unknown_decision`, `before_decision`, `withdrawn`, `erased` and `refused`.
-    probability_agrees : bool or None
-        Whether the echoed probability is the recorded one; None when none was sent.
-    reason : str or None
-        Why it was refused.
-    """
+    """What became of one outcome."""
 
     decision_id: str
+    """Of the decision that it belongs to."""
     status: Status
+    """`recorded`, `repeated` (it was there already), `late` (recorded, but does not count); or why it was not kept."""
     probability_agrees: bool | None = None
+    """Whether the echoed probability is the recorded one; None when none was sent."""
     reason: str | None = None
+    """Why it was refused."""
 
     @property
     def kept(self) -> bool:
@@ -206,90 +242,6 @@ class Withdrawal:
     """The pseudonym."""
     withdrawn: bool
     """True from now on."""
-
-
-def ask_registration(participant_id: str) -> Call[Participant]:
-    """Register a participant."""
-
-    def read(given: Any) -> Participant:
-        return Participant(given["participant_id"], datetime.fromisoformat(given["registered_at"]))
-
-    return Call("/participants", _encode({"participant_id": participant_id}), read)
-
-
-def ask_decision(
-    participant_id: str,
-    decision_idx: int,
-    timestamp: datetime,
-    context: Mapping[str, Value],
-    availability: bool,
-    reasons: Sequence[str],
-) -> Call[Decision]:
-    """Decide one decision point."""
-    if isinstance(reasons, str):
-        raise InputError(f"reasons is a list of texts; write [{reasons!r}]")
-    fields = {
-        "participant_id": participant_id,
-        "decision_idx": _plain(decision_idx, "decision_idx"),
-        "timestamp": _time(timestamp),
-        "availability": availability,
-        "reasons": list(reasons),
-        "context": {name: _plain(value, f"context['{name}']") for name, value in context.items()},
-    }
-    return Call("/decisions", _encode(fields), Decision.read)
-
-
-def ask_outcomes(texts: Sequence[str]) -> Call[list[Receipt]]:
-    """Record outcomes, each given as its JSON text."""
-
-    def read(given: Any) -> list[Receipt]:
-        results = given["results"]
-        receipts = [
-            Receipt(str(result["decision_id"]), result["status"], result["action_prob_agrees"]) for result in results
-        ]
-        if len(receipts) != len(texts):
-            raise ValueError("there is not one receipt for each outcome")
-        return receipts
-
-    return Call("/outcomes", f'{{"outcomes": [{", ".join(texts)}]}}'.encode(), read)
-
-
-def ask_pause(participant_id: str | None, change: Change, reason: str) -> Call[Pause]:
-    """Pause or resume a participant, or the study (None)."""
-    path = "/study" if participant_id is None else f"/participants/{quote(participant_id, safe='')}"
-    content = _encode({"reason": reason})
-    return Call(f"{path}/{change}", content, lambda given: Pause(given["participant_id"], given["paused"]))
-
-
-def ask_withdrawal(participant_id: str, reason: str) -> Call[Withdrawal]:
-    """A participant leaves."""
-    path = f"/participants/{quote(participant_id, safe='')}/withdraw"
-    content = _encode({"reason": reason})
-    return Call(path, content, lambda given: Withdrawal(given["participant_id"], given["withdrawn"]))
-
-
-def _encode(fields: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(fields, allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
-        raise InputError(f"this cannot be sent as JSON ({error}); give numbers, texts, True, False and None") from error
-
-
-def _plain(value: Any, name: str) -> Value:
-    """A value that JSON knows; NumPy's scalars become Python's."""
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{name} is {value}, which is not a finite number; give None where it is missing")
-    if not isinstance(value, Value):
-        raise InputError(f"{name} is of type {type(value).__name__}; give a number, a text, True, False or None")
-    return value
-
-
-def _time(moment: datetime) -> str:
-    if not isinstance(moment, datetime) or moment.utcoffset() is None:
-        raise InputError(f"timestamp is {moment!r}; give a datetime with a time zone, like datetime.now(UTC)")
-    return moment.isoformat()
 
 
 @dataclass(frozen=True)
@@ -320,106 +272,58 @@ class Retries:
         if self.attempts < 1 or self.first_wait < 0 or self.longest_wait < 0:
             raise InputError("Retries: attempts is at least 1, first_wait and longest_wait are 0 or more seconds")
 
-    def wait_after(self, attempt: int, error: NetworkError | UnavailableError) -> float:
-        """Seconds until the next attempt; the error itself when there is none."""
-        asked_for = error.retry_after or 0.0 if isinstance(error, UnavailableError) else 0.0
-        if attempt + 1 >= self.attempts or asked_for > self.longest_wait:
-            raise error
-        back_off = min(self.longest_wait, self.first_wait * 2.0**attempt)
-        return max(back_off * random.uniform(0.5, 1.0), asked_for)  # noqa: S311 - spreads load, keeps no secret
 
-
-@dataclass(frozen=True)
-class Attempt:
-    """Wait so many seconds, then send this."""
-
-    call: Call[Any]
-    wait: float
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What came back."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-
-Steps = Generator[Attempt, Reply | NetworkError, T]
-"""What to send, one after the other; given what came back, it ends with the answer."""
-
-
-def ask(call: Call[T], retries: Retries) -> Steps[T]:
-    """Send one request, and the same bytes again while there is no answer or the service cannot answer yet."""
-    wait = 0.0
-    for attempt in range(retries.attempts):
-        reply = yield Attempt(call, wait)
-        try:
-            return read_reply(call, reply)
-        except (NetworkError, UnavailableError) as error:
-            wait = retries.wait_after(attempt, error)
-            log.info("%s: %s; again in %.1f s", call.path, error, wait)
-    raise AssertionError("the last attempt returns or raises")
-
-
-def deliver(texts: Sequence[str], retries: Retries) -> Steps[list[Receipt]]:
-    """Send outcomes in batches, in order; a receipt for each.
-
-    A batch that is refused is halved until what is at fault stands alone: it gets the receipt `refused`, the others are
-    recorded.
-    """
-    receipts: list[Receipt] = []
-    for start in range(0, len(texts), OUTCOMES_PER_BATCH):
-        receipts += yield from _deliver_batch(texts[start : start + OUTCOMES_PER_BATCH], retries)
-    return receipts
-
-
-def _deliver_batch(texts: Sequence[str], retries: Retries) -> Steps[list[Receipt]]:
+def encode(**fields: Any) -> bytes:
+    """A request."""
     try:
-        return (yield from ask(ask_outcomes(texts), retries))
-    except InvalidRequestError as error:
-        if len(texts) == 1:
-            return [Receipt(json.loads(texts[0])["decision_id"], "refused", None, str(error))]
-    half = len(texts) // 2
-    first = yield from _deliver_batch(texts[:half], retries)
-    return first + (yield from _deliver_batch(texts[half:], retries))
+        return json.dumps(fields, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"this cannot be sent as JSON ({error}); give numbers, texts, True, False and None") from error
 
 
-def read_reply(call: Call[T], reply: Reply | NetworkError) -> T:
+def make_plain(value: Any, name: str) -> Value:
+    """A value that JSON knows; NumPy's scalars become Python's."""
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{name} is {value}, which is not a finite number; give None where it is missing")
+    if not isinstance(value, Value):
+        raise InputError(f"{name} is of type {type(value).__name__}; give a number, a text, True, False or None")
+    return value
+
+
+def format_time(moment: datetime) -> str:
+    """ISO 8601 with a zone."""
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise InputError(f"timestamp is {moment!r}; give a datetime with a time zone, like datetime.now(UTC)")
+    return moment.isoformat()
+
+
+def read_reply(path: str, reply: httpx2.Response, read: Callable[[Any], T]) -> T:
     """The answer, or the error that it is."""
-    if isinstance(reply, NetworkError):
-        raise reply
+    status = reply.status_code
     try:
         given = json.loads(reply.content)
-        if 200 <= reply.status < 300:
-            return call.read(given)
-        detail = given["error"]
-        code = str(detail["code"])
-        message = str(detail["message"])
-        field = detail["field"]
+        if reply.is_success:
+            return read(given)
+        code, message, field = (given["error"][name] for name in ("code", "message", "field"))
     except (ValueError, KeyError, TypeError) as error:
-        if reply.status not in FROM_ANYBODY:
-            raise UnexpectedAnswerError(
-                f"{call.path} was answered {reply.status} in words that are not Surefoot's; is the URL right, and is the"
-                " client as new as the service?"
-            ) from error
+        if status not in FROM_ANYBODY:
+            words = (
+                f"{path} was answered {status} in words that are not Surefoot's; is the URL right, and is the client as new"
+            )
+            raise UnexpectedAnswerError(f"{words} as the service?") from error
         code = "unknown"
         message = "the service, or a proxy before it, gave no reason"
         field = None
-    refusal = KINDS.get(reply.status, ApiError)(reply.status, code, message, field, reply.headers.get("x-request-id"))
-    if isinstance(refusal, UnavailableError):
-        refusal.retry_after = _read_seconds(reply.headers.get("retry-after"))
+    refusal = KINDS.get(status, ApiError)(status, str(code), str(message), field, reply.headers.get("x-request-id"))
+    retry_after = reply.headers.get("retry-after")
+    if isinstance(refusal, UnavailableError) and retry_after is not None:
+        # A number of seconds, or a date.
+        if retry_after.strip().isdecimal():
+            refusal.retry_after = float(retry_after)
+        else:
+            with suppress(ValueError, TypeError):
+                moment = parsedate_to_datetime(retry_after)
+                refusal.retry_after = max(0.0, (moment - datetime.now(UTC)).total_seconds())
     raise refusal
-
-
-def _read_seconds(retry_after: str | None) -> float | None:
-    """A number of seconds, or a date."""
-    if retry_after is None:
-        return None
-    if retry_after.strip().isdecimal():
-        return float(retry_after)
-    try:
-        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return None

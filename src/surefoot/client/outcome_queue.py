@@ -22,8 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from surefoot.client.exceptions import QueueError, QueueFullError, QueueInUseError, QueueWarning
-from surefoot.client.exchange import Outcome, Receipt
+from surefoot.client.exchange import Outcome, QueueError, QueueFullError, QueueInUseError, QueueWarning, Receipt
 
 CLOSED = -1
 
@@ -56,15 +55,22 @@ class OutcomeQueue:
         self.folder = Path(folder)
         self.limit = limit
         self._waiting: deque[tuple[int, str]] = deque()
-        self._newest = self._settled_lines = 0
+        self._newest = 0
+        self._settled_lines = 0
         self._changing = threading.Lock()
         with self._refuse_unusable():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = _open_private(self.folder / "lock")
             try:
-                _lock_file(self._lock, self.folder)
+                import fcntl  # POSIX has it; the client without a queue needs none of it
+
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._file = _open_private(self.folder / "waiting.jsonl")
                 self._recover()
+            except BlockingIOError as error:
+                os.close(self._lock)
+                words = "another client uses this queue; give each process a folder of its own"
+                raise QueueInUseError(f"{self.folder}: {words}") from error
             except BaseException:
                 os.close(self._lock)
                 raise
@@ -80,11 +86,10 @@ class OutcomeQueue:
         texts = [outcome.text() for outcome in outcomes]
         with self._changing, self._refuse_unusable():
             if len(self._waiting) + len(texts) > self.limit:
-                raise QueueFullError(
-                    f"{self.folder}: holds {len(self._waiting):,} outcomes and may hold {self.limit:,}; flush it first"
-                )
+                words = f"holds {len(self._waiting):,} outcomes and may hold {self.limit:,}; flush it first"
+                raise QueueFullError(f"{self.folder}: {words}")
             added = list(enumerate(texts, self._newest + 1))
-            self._add_lines([f'{{"number": {number}, "outcome": {text}}}' for number, text in added])
+            self._add_lines(map(_format_waiting, added))
             self._waiting.extend(added)
             self._newest += len(added)
 
@@ -96,7 +101,7 @@ class OutcomeQueue:
     def settle(self, receipts: Sequence[Receipt]) -> None:
         """Take the oldest away: the service has answered for them. What it did not keep is set aside."""
         with self._changing, self._refuse_unusable():
-            answered = [self._waiting[index] for index in range(len(receipts))]
+            answered = list(islice(self._waiting, len(receipts)))
             pairs = zip(answered, receipts, strict=True)
             refused = [(text, receipt.reason or receipt.status) for (_, text), receipt in pairs if not receipt.kept]
             self._set_aside(refused)
@@ -105,7 +110,7 @@ class OutcomeQueue:
                 os.fsync(self._file)
                 self._settled_lines = 0
             else:
-                self._add_lines([f'{{"settled": {answered[-1][0]}}}'])
+                self._add_lines([f'{{"settled": {answered[-1][0]}}}\n'])
                 self._settled_lines += len(receipts)
             for _ in receipts:
                 self._waiting.popleft()
@@ -150,25 +155,22 @@ class OutcomeQueue:
         self._waiting.append((number, json.dumps(outcome)))
         self._newest = number
 
-    def _add_lines(self, lines: Sequence[str]) -> None:
+    def _add_lines(self, lines: Iterable[str]) -> None:
         """All of them on disk, or none."""
         size = os.fstat(self._file).st_size
         try:
-            _write_all(self._file, "".join(f"{line}\n" for line in lines).encode())
-            os.fsync(self._file)
+            _write_lines(self._file, lines)
         except OSError:
             os.ftruncate(self._file, size)
             raise
 
     def _set_aside(self, refused: Sequence[tuple[str, str]]) -> None:
-        if not refused:
-            return
-        file = _open_private(self.folder / "set_aside.jsonl")
-        try:
-            _write_all(file, "".join(json.dumps({"reason": why, "line": line}) + "\n" for line, why in refused).encode())
-            os.fsync(file)
-        finally:
-            os.close(file)
+        if refused:
+            file = _open_private(self.folder / "set_aside.jsonl")
+            try:
+                _write_lines(file, (json.dumps({"reason": why, "line": line}) + "\n" for line, why in refused))
+            finally:
+                os.close(file)
 
     def _report(self, refused: Sequence[tuple[str, str]]) -> None:
         """After everything else: whoever turns warnings into errors finds the queue settled."""
@@ -181,10 +183,8 @@ class OutcomeQueue:
         """Keep only what waits: a new file takes the old one's place in one step."""
         path = self.folder / "waiting.jsonl"
         new = _open_private(path.with_suffix(".new"), os.O_TRUNC)
-        lines = "".join(f'{{"number": {number}, "outcome": {text}}}\n' for number, text in self._waiting)
         try:
-            _write_all(new, lines.encode())
-            os.fsync(new)
+            _write_lines(new, map(_format_waiting, self._waiting))
             path.with_suffix(".new").replace(path)
         except OSError:
             os.close(new)
@@ -202,6 +202,10 @@ class OutcomeQueue:
             raise QueueError(f"{self.folder}: cannot be used ({error.strerror}); see to the disk or name another") from error
 
 
+def _format_waiting(numbered: tuple[int, str]) -> str:
+    return f'{{"number": {numbered[0]}, "outcome": {numbered[1]}}}\n'
+
+
 def _open_private(path: Path, flags: int = 0) -> int:
     new = not path.exists()
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | flags, 0o600)
@@ -210,9 +214,12 @@ def _open_private(path: Path, flags: int = 0) -> int:
     return file
 
 
-def _write_all(file: int, content: bytes) -> None:
+def _write_lines(file: int, lines: Iterable[str]) -> None:
+    """They are on disk when this returns."""
+    content = "".join(lines).encode()
     while content:
         content = content[os.write(file, content) :]
+    os.fsync(file)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -222,12 +229,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _lock_file(file: int, folder: Path) -> None:
-    import fcntl  # POSIX has it; the client without a queue needs none of it
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise QueueInUseError(f"{folder}: another client uses this queue; give each process a folder of its own") from error
