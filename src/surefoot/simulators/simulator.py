@@ -128,23 +128,7 @@ class Simulator(ABC):
 
     def collect(self, policy: Policy | Policies, *, decision_points: int = 210, seed: Seed) -> Trajectories:
         """Logs of all people under a policy. With the same seed a longer study begins with the shorter one."""
-        if decision_points < 1:
-            raise InputError(f"decision_points is {decision_points}; a study needs at least 1")
-        blocks = [Simulation(self, seed, block).advance(policy, decision_points) for block in self._blocks(decision_points)]
-
-        def join(name: str) -> NDArray[Any]:
-            return np.concatenate([getattr(block, name)[0] for block in blocks])
-
-        return Trajectories.from_arrays(
-            join("states"),
-            join("actions"),
-            join("reported"),
-            available=join("available"),
-            probability=join("probability"),
-            participants=self.participants,
-            state_names=self.state_names,
-            actions=self.action_names,
-        )
+        return self.start(seed=seed).advance(policy, decision_points).logs()
 
     def run(
         self,
@@ -164,53 +148,50 @@ class Simulator(ABC):
             raise InputError(f"keep is {keep} of {steps} steps; keep at least 1 and at most all of them")
         people = len(self.participants)
         runs = {name: LongRun(np.zeros(people), np.zeros(people)) for name in policies}
-        for block in self._blocks(steps):
+        size = max(1, CELLS // (steps * (self.step_numbers + 1)))
+        for block in (slice(start, start + size) for start in range(0, people, size)):
             rules = {name: policy.rules_for(self.participants[block]) for name, policy in policies.items()}
             for names, rule in stack_rules(rules):
-                earned, treated = self._run_block(rule, block, steps, keep, seed, device)
+                chance = _Chance(self, [seed], range(*block.indices(people)), points=steps)
+                first = np.asarray(self.of(block, NUMPY).begin(chance.first))
+                earned, treated = self.of(block, device)._run_block(first, rule, chance, keep, device)
                 for number, name in enumerate(names):
                     runs[name].reward[block] = earned[number] / keep
                     runs[name].share_treated[block] = treated[number] / keep
         return runs
 
     def _run_block(
-        self, rule: DecisionRule, block: slice, steps: int, keep: int, seed: Seed, engine: Engine
+        self, first: Floats, rule: DecisionRule, chance: _Chance, keep: int, engine: Engine
     ) -> tuple[Floats, Floats]:
         """Sums over the last `keep` steps: rewards, and decision points with a prompt; (policies, people)."""
-        chance = _Chance(self, [seed], range(*block.indices(len(self.participants))), points=steps)
         driving, uniform = (engine.to_device(values) for values in chance.draw_all())
-        first = self.begin(chance.first)
         first = first.reshape(len(first), *[1] * (len(rule.batch) - 1), -1)
         state = engine.to_device(np.broadcast_to(first, (len(first), *rule.batch)).copy())
         time = engine.to_device(np.zeros(1, dtype=np.int64))
         earned = engine.to_device(np.zeros(rule.batch))
         treated = engine.to_device(np.zeros(rule.batch))
-        simulator = self.of(block, engine)
         choose = rule.map(engine.to_device).chooser()
         xp = array_namespace(state)
 
         def step() -> None:
             # All arrays change in place, so that a GPU can repeat a recorded step.
-            action = choose(simulator.visible(state), xp.take(uniform, time, axis=0)[0, ...])
-            free = simulator.available(state)
+            action = choose(self.visible(state), xp.take(uniform, time, axis=0)[0, ...])
+            free = self.available(state)
             action = action if free is None else xp.where(free, action, 0)
-            following, reward = simulator.advance(state, action, xp.take(driving, time, axis=0)[0, ...])
+            following, reward = self.advance(state, action, xp.take(driving, time, axis=0)[0, ...])
             state[...] = following
             earned[...] += reward
             treated[...] += xp.astype(action > 0, reward.dtype)
             time[...] += 1
 
         repeated = engine.repeatable(step)
+        steps = len(uniform)
         for number in range(steps):
             if number == steps - keep:
                 earned[...] = 0.0
                 treated[...] = 0.0
             repeated()
         return engine.to_numpy(earned), engine.to_numpy(treated)
-
-    def _blocks(self, steps: int) -> list[slice]:
-        size = max(1, CELLS // (steps * (self.step_numbers + 1)))
-        return [slice(start, start + size) for start in range(0, len(self.participants), size)]
 
 
 class Simulation:
@@ -226,8 +207,6 @@ class Simulation:
         The people.
     seed
         One seed, or a sequence with one for each replicate.
-    people
-        Some of the participants; all unless given.
 
     Attributes
     ----------
@@ -246,18 +225,17 @@ class Simulation:
     Trajectories(2 people, 80 decision points, state ['weather', 'engagement', 'fatigue'], actions ['nothing', 'send'])
     """
 
-    def __init__(self, simulator: Simulator, seed: Seed | Sequence[Seed], people: slice = EVERYBODY) -> None:
+    def __init__(self, simulator: Simulator, seed: Seed | Sequence[Seed]) -> None:
         seeds = list(seed) if isinstance(seed, Sequence) else [seed]
         replicates = simulator.people_differ_by_replicate
         if not seeds or (replicates is not None and replicates != len(seeds)):
             raise InputError(f"{len(seeds)} seeds; give one for each replicate" + (f": {replicates}" if replicates else ""))
-        self.participants = simulator.participants[people]
-        self._simulator = simulator.of(people, NUMPY)
-        positions = range(*people.indices(len(simulator.participants)))
-        self._shape = (len(seeds), len(positions))
-        self._chance = _Chance(simulator, seeds, positions)
+        self.participants = simulator.participants
+        self._simulator = simulator.of(EVERYBODY, NUMPY)
+        self._shape = (len(seeds), len(self.participants))
+        self._chance = _Chance(simulator, seeds, range(len(self.participants)))
         self._state = np.asarray(self._simulator.begin(self._chance.first.reshape(-1, *self._shape)))
-        lanes = len(seeds) * len(positions)
+        lanes = len(seeds) * len(self.participants)
         self._time = np.zeros(lanes, dtype=np.int64)
         # (decision points, lanes, …): values that are written together lie side by side.
         self._history: dict[str, NDArray[Any]] = {
