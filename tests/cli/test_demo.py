@@ -97,6 +97,7 @@ def test_the_page_links_every_report_and_nothing_else_on_earth(made):
     page = (folder / "index.html").read_text(encoding="utf-8")
     links = re.findall(r'href="([^"]+)"', page)
     assert {step.report for step in demo_steps.STEPS} <= set(links)
+    assert "12\N{NO-BREAK SPACE}% of the decision points the watch was not worn" in page
     assert all((folder / link).is_file() for link in links if link != "data:,")
     assert "http" not in page
     assert "<script" not in page

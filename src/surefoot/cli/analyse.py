@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +18,8 @@ from surefoot.cli.application import (
     Logs,
     StudyFile,
     app,
+    check_writable,
     name_source,
-    output_option,
     parse_number,
     parse_values,
     show_progress,
@@ -50,7 +50,9 @@ def explain(
     logs: Logs,
     study: StudyFile = STUDY,
     html: HtmlFile = None,
-    markdown: Annotated[Path | None, output_option("Also write the policy card as Markdown.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write the policy card as Markdown.", callback=check_writable)
+    ] = None,
     everybody: Annotated[
         bool, typer.Option("--everybody", help="Intervals for all people, not for 400 drawn at random.")
     ] = False,
@@ -184,38 +186,19 @@ def effects(
     from surefoot.study import Study
 
     described = Study.load(study)
-    options = {
-        "estimator": estimator,
-        "outcome": outcome,
-        "moderators": moderators,
-        "controls": controls,
-        "numerator": numerator,
-        "lags": lag,
-        "future": future,
-        "missing_as": missing_as,
-        "at": at,
-    }
+    options: dict[str, Any] = {"estimator": estimator, "outcome": outcome, "lags": lag, "future": future}
+    options |= {"moderators": split_names(moderators), "controls": split_names(controls), "numerator": numerator}
+    if numerator is not None:
+        with suppress(ValueError):
+            options["numerator"] = float(numerator)
+    if missing_as is not None:
+        options["missing_as"] = parse_values(missing_as) if "=" in missing_as else parse_number(missing_as)
+    if at is not None:
+        options["at"] = [parse_values(text) for text in at]
     report = analyse_study(described, logs, section=_change_effects(described, options))
     texts = {csv: csv_text(report.to_frame()), latex: report.to_latex()}
     data = report.to_dict() if as_json else None
     show_result(report, data, html, title=f"Effects in {logs.name}", source=name_source(logs, study), texts=texts)
-
-
-def _parse_numerator(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-PARSERS: dict[str, Callable[[Any], Any]] = {
-    "moderators": split_names,
-    "controls": split_names,
-    "numerator": _parse_numerator,
-    "missing_as": lambda text: parse_values(text) if "=" in text else parse_number(text),
-    "at": lambda texts: [parse_values(text) for text in texts],
-}
-"""How the text of an option is read; the others are taken as they are."""
 
 
 def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:
@@ -224,7 +207,7 @@ def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:
 
     from surefoot.study.toml_file import list_mistakes
 
-    values = {name: PARSERS.get(name, lambda value: value)(value) for name, value in options.items() if value is not None}
+    values = {name: value for name, value in options.items() if value is not None}
     section = study.effects.model_dump(exclude_defaults=True)
     if "moderators" in values:
         section.pop("at", None)

@@ -49,24 +49,20 @@ def surefoot(
     """Robust contextual bandits for mobile-health interventions."""
 
 
-def _check_writable(path: Path | None) -> Path | None:
+def check_writable(path: Path | None) -> Path | None:
+    """Refuse an output that cannot be written, before anything is computed for it."""
     if path is not None:
         check_output(path)
     return path
-
-
-def output_option(words: str) -> Any:
-    """A file to write, which is checked before anything is computed for it."""
-    return typer.Option(help=words, callback=_check_writable)
 
 
 LOG_FILES = "Logged decision points: .csv, .tsv, .parquet, .xlsx or a folder of .parquet"
 Logs = Annotated[Path, typer.Argument(help=f"{LOG_FILES}.")]
 StudyFile = Annotated[Path, typer.Option(help="What the columns mean and what to fit (see `surefoot init`).")]
 STUDY = Path("study.toml")
-HtmlFile = Annotated[Path | None, output_option("Also write a self-contained page with plots.")]
-CsvFile = Annotated[Path | None, output_option("Also write the table as CSV.")]
-LatexFile = Annotated[Path | None, output_option("Also write the table as LaTeX (booktabs).")]
+HtmlFile = Annotated[Path | None, typer.Option(help="Also write a self-contained page with plots.", callback=check_writable)]
+CsvFile = Annotated[Path | None, typer.Option(help="Also write the table as CSV.", callback=check_writable)]
+LatexFile = Annotated[Path | None, typer.Option(help="Also write the table as LaTeX (booktabs).", callback=check_writable)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON on standard output.")]
 Scheduler = Annotated[
     str | None, typer.Option(help="Address of a Dask scheduler; without it dask starts workers on this machine.")
@@ -187,13 +183,13 @@ def show_result(
                 typer.echo(note)
 
 
-def split_names(text: str) -> list[str]:
-    """Names with commas between.
+def split_names(text: str | None) -> list[str] | None:
+    """Names with commas between; None where no text was given.
 
     >>> split_names("home, day")
     ['home', 'day']
     """
-    return [name.strip() for name in text.split(",") if name.strip()]
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def parse_number(text: str) -> float:
@@ -211,7 +207,7 @@ def parse_values(text: str) -> dict[str, float]:
     {'location=home': 1.0, 'day': 0.0}
     """
     values: dict[str, float] = {}
-    for assignment in split_names(text):
+    for assignment in split_names(text) or ():
         name, sign, value = assignment.rpartition("=")
         if not sign or not name.strip():
             raise InputError(f"'{assignment}' is not an assignment; write for example \"home=1, day=0\"")

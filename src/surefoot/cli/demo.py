@@ -7,10 +7,9 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -19,12 +18,11 @@ from surefoot.cli.application import AsJson, app, print_json
 from surefoot.errors import InputError
 
 FORMAT = "surefoot demo 1"
-REHEARSE = "surefoot rehearse logs.csv --plan rehearsal.toml --jobs 1 --html rehearsal.html"
+REHEARSE = "rehearse logs.csv --plan rehearsal.toml --jobs 1 --html rehearsal.html"
 INPUTS = ("logs.csv", "study.toml", "rehearsal.toml")
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A command, the question that it answers, and how its results are described."""
 
     title: str
@@ -36,14 +34,6 @@ class Step:
     def report(self) -> str:
         """The page that the command writes; for a fit its manifest."""
         return self.command.split()[-1] if "--html" in self.command else "fitted/manifest.json"
-
-    def run(self, folder: Path) -> list[str]:
-        """Run the command in the folder, as if it were typed there, and give its results in sentences."""
-        printed = StringIO()
-        arguments = [*shlex.split(self.command)[1:], "--json"]
-        with chdir(folder), redirect_stdout(printed), redirect_stderr(StringIO()):
-            app(arguments, standalone_mode=False)
-        return self.describe(json.loads(printed.getvalue()))
 
 
 def _describe_screen(screen: dict[str, Any]) -> list[str]:
@@ -83,26 +73,22 @@ def _describe_rehearsal(rehearsal: dict[str, Any]) -> list[str]:
     ]
 
 
-def _list_card(explanation: dict[str, Any]) -> list[str]:
-    return list(explanation["card"]["What it does"])
-
-
 def _list_sentences(result: dict[str, Any]) -> list[str]:
-    return list(result["sentences"])
+    """Of the policy card, or of an analysis."""
+    return list(result["card"]["What it does"] if "card" in result else result["sentences"])
 
 
-STEPS = (
-    Step("Screen", "Which values cannot be trusted?", "surefoot screen logs.csv --html screen.html", _describe_screen),
-    Step("Fit", "When should a suggestion be sent?", "surefoot fit logs.csv --out fitted --force", _describe_fit),
-    Step(
-        "Audit", "What did the fit remove, and was that safe?", "surefoot audit logs.csv --html audit.html", _describe_audit
-    ),
-    Step("Explain", "What does the policy do, and why?", "surefoot explain logs.csv --html explain.html", _list_card),
-    Step("Evaluate", "What is the policy worth?", "surefoot evaluate logs.csv --html evaluate.html", _list_sentences),
-    Step(
-        "Effect", "Did the suggestions help, and for whom?", "surefoot effects logs.csv --html effects.html", _list_sentences
-    ),
-    Step("Rehearse", "How would the next trial turn out?", REHEARSE, _describe_rehearsal),
+STEPS = tuple(
+    Step(title, question, f"surefoot {command}", describe)
+    for title, question, command, describe in (
+        ("Screen", "Which values cannot be trusted?", "screen logs.csv --html screen.html", _describe_screen),
+        ("Fit", "When should a suggestion be sent?", "fit logs.csv --out fitted --force", _describe_fit),
+        ("Audit", "What did the fit remove, and was that safe?", "audit logs.csv --html audit.html", _describe_audit),
+        ("Explain", "What does the policy do, and why?", "explain logs.csv --html explain.html", _list_sentences),
+        ("Evaluate", "What is the policy worth?", "evaluate logs.csv --html evaluate.html", _list_sentences),
+        ("Effect", "Did the suggestions help, and for whom?", "effects logs.csv --html effects.html", _list_sentences),
+        ("Rehearse", "How would the next trial turn out?", REHEARSE, _describe_rehearsal),
+    )
 )
 NEXT = (
     ("How many people does the next trial need?",
@@ -174,22 +160,26 @@ def _run_steps(folder: Path, name: str, seed: int) -> dict[str, Any]:
     """Fill the folder; gives the content of its demo.json."""
     from pyarrow import csv
 
-    from surefoot.datasets.demo_trial import describe_trial, plan_text, simulate_logs, study_text
+    from surefoot.datasets import demo_trial
     from surefoot.reports.render import render
 
     total = len(STEPS) + 1
     typer.echo(f"1 of {total}: simulate", err=True)
-    csv.write_csv(simulate_logs(seed), folder / "logs.csv")
-    (folder / "study.toml").write_text(study_text(), encoding="utf-8")
-    (folder / "rehearsal.toml").write_text(plan_text(), encoding="utf-8")
+    csv.write_csv(demo_trial.simulate_logs(seed), folder / "logs.csv")
+    (folder / "study.toml").write_text(demo_trial.study_text(), encoding="utf-8")
+    (folder / "rehearsal.toml").write_text(demo_trial.plan_text(), encoding="utf-8")
     results = []
     for number, step in enumerate(STEPS, start=2):
         typer.echo(f"{number} of {total}: {step.title.lower()}", err=True)
+        printed = StringIO()
+        # As if it were typed in the folder.
+        with chdir(folder), redirect_stdout(printed), redirect_stderr(StringIO()):
+            app([*shlex.split(step.command)[1:], "--json"], standalone_mode=False)
         result = {"title": step.title, "question": step.question, "command": step.command, "report": step.report}
-        results.append({**result, "found": step.run(folder)})
+        results.append({**result, "found": step.describe(json.loads(printed.getvalue()))})
     inputs = {file: _hash_file(folder / file) for file in INPUTS}
     summary = {"format": FORMAT, "seed": seed, "inputs": inputs, "steps": results}
-    words: dict[str, Any] = {"title": "A trial in a minute", "folder": name, "trial": describe_trial(), "seed": seed}
+    words: dict[str, Any] = {"title": "A trial in a minute", "folder": name, "trial": demo_trial, "seed": seed}
     page = render("demo.html", **words, steps=results, following=NEXT)
     (folder / "index.html").write_text(page, encoding="utf-8")
     (folder / "demo.json").write_text(json_text(summary) + "\n", encoding="utf-8")

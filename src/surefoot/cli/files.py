@@ -20,9 +20,9 @@ from surefoot.cli.application import (
     Scheduler,
     StudyFile,
     app,
+    check_writable,
     make_console,
     name_source,
-    output_option,
     print_fit_warnings,
     print_json,
     print_warning,
@@ -106,7 +106,10 @@ def screen(
     as_json: AsJson = False,
     out: Annotated[
         Path | None,
-        output_option("Also write one row per flagged value (.csv or .parquet): row, participant, time, column, reason."),
+        typer.Option(
+            help="Also write one row per flagged value (.csv or .parquet): row, participant, time, column, reason.",
+            callback=check_writable,
+        ),
     ] = None,
 ) -> None:
     """Report values that look unworn, stuck, miscoded or careless, and whether they depend on the action.
@@ -143,7 +146,9 @@ def screen(
 def prior(
     pilot: Logs,
     study: StudyFile = STUDY,
-    out: Annotated[Path | None, output_option("Write the section [method.prior] to this file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the section [method.prior] to this file.", callback=check_writable)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the prior of a method that samples from the posterior from pilot data, as [method.prior] for the study."""

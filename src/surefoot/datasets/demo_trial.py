@@ -42,23 +42,6 @@ def plan_text() -> str:
     return files("surefoot.datasets").joinpath("demo_rehearsal.toml").read_text(encoding="utf-8")
 
 
-def describe_trial() -> str:
-    """The simulation and its artefacts in words."""
-    schedule = f"{PEOPLE} people were asked {len(HOURS)} times a day for {DAYS} days."
-    coin = (
-        "A fair coin decided whether a suggestion to walk was sent, and a watch counted the steps of the next three hours."
-    )
-    dirt = (
-        f"at {UNWORN:.0%} of the decision points the watch was not worn and reported 0",
-        f"at {DEAD:.0%} the phone's temperature sensor was dead and repeated its last value",
-        f"at {CARELESS:.0%} all sliders were left at the same position",
-        f"at {BUMPS:.0%} a bumpy ride counted as steps",
-        f"and {LOST:.0%} of the outcomes were lost",
-    )
-    truth = "A suggestion helps a little, more in warm weather and more when people are motivated; it also tires them."
-    return f"{schedule} {coin} The data are as dirty as real ones: {', '.join(dirt)}. {truth}".replace("%", " %")
-
-
 def simulate_logs(seed: int = 0) -> pa.Table:
     """The logs of the trial, with artefacts.
 
@@ -85,12 +68,17 @@ def simulate_logs(seed: int = 0) -> pa.Table:
     shape = (PEOPLE, DAYS * len(HOURS))
     available = rng.random(shape) < AVAILABLE
     sent = available & (rng.random(shape) < SEND)
-    states, rewards = _walk(HeartSteps(PEOPLE, spread=0.5, seed=people), course, sent)
-    steps = np.maximum(np.round(np.exp(6.5 + (rewards - 1500) / 1500) - 50), 0)
+    simulation = HeartSteps(PEOPLE, spread=0.5, seed=people).start(seed=course)
+    for action in sent.T.astype(np.int64):
+        simulation.step(action[None], np.full((1, PEOPLE), SEND))
+    states = simulation.states[0]
+    steps = np.maximum(np.round(np.exp(6.5 + (simulation.rewards[0] - 1500) / 1500) - 50), 0)
     temperature, steps = _spoil(np.round(14 + 7 * states[..., 0], 1), steps, outliers)
+    # Half past the hours of all days.
+    times = FIRST_DAY + np.arange(DAYS)[:, None] + np.array(HOURS, dtype="timedelta64[h]") + np.timedelta64(30, "m")
     columns: dict[str, Any] = {
         "participant": np.repeat([f"p{number:02d}" for number in range(1, PEOPLE + 1)], shape[1]),
-        "time": np.tile(_times(), PEOPLE),
+        "time": np.tile(np.datetime_as_string(times.ravel()), PEOPLE),
         "available": available,
         "sent": sent.astype(np.int64),
         "probability": np.where(available, SEND, 1.0),
@@ -100,21 +88,6 @@ def simulate_logs(seed: int = 0) -> pa.Table:
     }
     table: pa.Table = make_frame({name: np.ravel(values) for name, values in columns.items()}, "pyarrow")
     return table
-
-
-def _walk(people: HeartSteps, seed: np.random.SeedSequence, sent: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """States (people, decision points, 3) and rewards of people with these prompts."""
-    course = people.start(seed=seed)
-    for action in sent.T.astype(np.int64):
-        course.step(action[None], np.full((1, PEOPLE), SEND))
-    return course.states[0], course.rewards[0]
-
-
-def _times() -> NDArray[np.str_]:
-    """Half past the hours of all days, as ISO 8601 texts."""
-    days = FIRST_DAY + np.arange(DAYS)[:, None]
-    times = days + np.array(HOURS, dtype="timedelta64[h]") + np.timedelta64(30, "m")
-    return np.asarray(np.datetime_as_string(times.ravel()))
 
 
 def _spoil(temperature: Floats, steps: Floats, seed: np.random.SeedSequence) -> tuple[Floats, Floats]:

@@ -102,7 +102,11 @@ def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1
     ...
     surefoot.errors.InputError: no_such_folder/suggestions.csv: cannot be read (No such file or directory)
     """
-    rows = _read_rows(Path(path))
+    rows = _read_cells(Path(path), list(SOURCE.values()), lambda cells: {
+        name: _parse_cell(name, cells[source]) for name, source in SOURCE.items()
+    })  # fmt: skip
+    if not rows:
+        raise InputError(f"{path}: the file has no rows")
     funnel = {"rows of the file": len(rows)}
     first_slot: dict[int, int] = {}
     for row in sorted(rows, key=lambda row: (row["participant"], row["decision"])):
@@ -147,16 +151,6 @@ def _make_table(rows: list[dict[str, Any]]) -> Any:
     return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
 
 
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """Our columns of every row, with types; missing values are None."""
-    rows = _read_cells(path, list(SOURCE.values()), lambda cells: {
-        name: _parse_cell(name, cells[source]) for name, source in SOURCE.items()
-    })  # fmt: skip
-    if not rows:
-        raise InputError(f"{path}: the file has no rows")
-    return rows
-
-
 def _read_cells(path: Path, columns: list[str], parse: Callable[[dict[str, str]], dict[str, Any]]) -> list[dict[str, Any]]:
     """Columns of every row, parsed; an error names the line."""
     try:
@@ -174,14 +168,13 @@ def _read_cells(path: Path, columns: list[str], parse: Callable[[dict[str, str]]
 
 
 def _parse_cell(name: str, text: str) -> Any:
+    """The value of a cell; missing values are None."""
     if text in MISSING:
         if name in ("participant", "decision", "slot", "available"):
             raise ValueError(f"{SOURCE[name]} is missing")
         return None
-    return KINDS[name](text) if name in KINDS else _parse_number(name, text)
-
-
-def _parse_number(name: str, text: str) -> float | None:
+    if name in KINDS:
+        return KINDS[name](text)
     number = float(text)
     return None if not np.isfinite(number) or number in SENTINELS.get(name, ()) else number
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from surefoot.numerics.arrays import Array, array_namespace, contiguous, split_people
+from surefoot.numerics.arrays import CACHED, Array, array_namespace, contiguous, split_people
 
 FEW = 12
 """Up to this many columns are eliminated one by one."""
@@ -58,14 +58,16 @@ def solve_definite(matrix: Array, right: Array) -> Solved:
     solution = xp.empty(right.shape, dtype=matrix.dtype, device=device(matrix))
     smallest = xp.empty(people, dtype=matrix.dtype, device=device(matrix))
     with np.errstate(all="ignore"):  # The numbers of singular systems are replaced.
-        for part in split_people(matrix, size * (size + m)):
+        few = people * size * (size + m) <= CACHED
+        for part in [slice(0, people)] if few else split_people(matrix, size * (size + m)):
             left = xp.concat([matrix[part], right[part]], axis=-1)
             panels = []
             for first in range(0, size, FEW):
                 last = min(first + FEW, size)
                 # People go last: every operation on a panel then runs over contiguous memory.
-                panel = contiguous(xp.permute_dims(left[:, first:last, first:], (1, 2, 0)))
-                columns = panel.shape[1]
+                columns = size + m - first
+                panel = xp.empty((last - first, columns, left.shape[0]), dtype=left.dtype, device=device(left))
+                panel[...] = xp.permute_dims(left[:, first:last, first:], (1, 2, 0))
                 pivots = panel.reshape((last - first) * columns, -1)[:: columns + 1, :]
                 for j in range(last - first - 1):
                     row = panel[j, j + 1 :, :]

@@ -6,17 +6,8 @@ from typing import Any
 
 import numpy as np
 
-PURPOSES = {
-    "dynamics": 0,
-    "actions": 1,
-    "outliers": 2,
-    "bootstrap": 3,
-    "participants": 4,
-    "sample": 5,
-    "posterior": 6,
-    "draws": 7,
-    "staying": 8,
-}
+NAMES = ("dynamics", "actions", "outliers", "bootstrap", "participants", "sample", "posterior", "draws", "staying")
+PURPOSES = {name: number for number, name in enumerate(NAMES)}
 
 
 def streams(seed: int | np.random.SeedSequence, purpose: str, participants: Iterable[Any]) -> Iterator[np.random.Generator]:
@@ -29,13 +20,9 @@ def streams(seed: int | np.random.SeedSequence, purpose: str, participants: Iter
     """
     root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     for participant in participants:
-        key = (*root.spawn_key, PURPOSES[purpose], *_id_words(participant))
+        if isinstance(participant, int | np.integer) and participant >= 0:
+            words = [int(participant)]
+        else:  # Four words of a hash of its text.
+            words = np.frombuffer(blake2b(str(participant).encode(), digest_size=16).digest(), "<u4").tolist()
+        key = (*root.spawn_key, PURPOSES[purpose], *words)
         yield np.random.default_rng(np.random.SeedSequence(root.entropy, spawn_key=key))
-
-
-def _id_words(participant: Any) -> tuple[int, ...]:
-    """A natural number as it is; for any other id, four words of a hash of its text."""
-    if isinstance(participant, int | np.integer) and participant >= 0:
-        return (int(participant),)
-    digest = blake2b(str(participant).encode(), digest_size=16).digest()
-    return tuple(int.from_bytes(digest[at : at + 4], "little") for at in range(0, 16, 4))
