@@ -19,8 +19,8 @@ import numpy as np
 
 import surefoot as sf
 from surefoot.evaluation import evaluate
-from surefoot.evaluation.candidates import assign_folds, fit_without_folds
 from surefoot.evaluation.long_run import LongRunLogs, value_long_run
+from surefoot.evaluation.off_policy import assign_folds, fit_without_folds
 from surefoot.inference.intervals import t_quantile
 from surefoot.simulators import HeartSteps
 

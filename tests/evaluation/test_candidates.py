@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.evaluation.candidates import (
+from surefoot.evaluation.off_policy import (
     NUISANCE_PENALTY,
     Candidate,
     assign_folds,
@@ -189,8 +189,8 @@ def test_policies_learned_from_the_same_people_are_noted(logs):
 
 def test_how_methods_are_cross_fitted():
     own, shared = sf.method("accb"), sf.method("accb", pooling="all")
-    assert choose_cross_fit({"a": shared}, None).name == choose_cross_fit({}, None).name == "person"
-    assert choose_cross_fit({"a": shared, "b": own}, None).name == "time"
-    assert choose_cross_fit({"a": shared}, "time").name == "time"
+    assert choose_cross_fit({"a": shared}, None) == choose_cross_fit({}, None) == "person"
+    assert choose_cross_fit({"a": shared, "b": own}, None) == "time"
+    assert choose_cross_fit({"a": shared}, "time") == "time"
     with pytest.raises(sf.InputError, match="'b' learns a policy per participant"):
         choose_cross_fit({"a": shared, "b": own}, "person")

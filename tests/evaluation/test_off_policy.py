@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 import surefoot as sf
 from surefoot.evaluation import evaluate
-from surefoot.evaluation.candidates import assign_folds, expect_rewards
+from surefoot.evaluation.off_policy import assign_folds, expect_rewards
 from surefoot.inference.intervals import Interval, difference_interval, ratio_interval
 from surefoot.learning.critics import Ridge, make_critic
 from surefoot.learning.critics.high_breakdown import fit_high_breakdown

@@ -128,7 +128,7 @@ WORTH = "mine is worth 120 steps per decision point (100 to 140)"
 
 def value(low, high, unit=STEPS):
     found = Value("mine", "doubly robust", Interval(120.0, 10.0, 100.0, 140.0), Interval((low + high) / 2, 5.0, low, high))
-    return found.describe(unit)
+    return replace(FOUND, values=(found,), unit=unit).headlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,14 @@ def test_a_difference_of_logarithms_is_said_in_percent_of_its_own_sign():
     ("low", "ending"), [(1.0, "."), (0.0, "; the interval includes 0."), (-1.0, "; the interval includes 0.")]
 )
 def test_a_contrast_says_when_zero_is_possible(low, ending):
-    found = Contrast("always", "never", Interval(10.0, 5.0, low, 20.0)).describe(STEPS)
+    contrast = Contrast("always", "never", Interval(10.0, 5.0, low, 20.0))
+    found = replace(FOUND, contrasts=(contrast,), unit=STEPS).headlines()[-1]
     assert found.startswith("always − never: 10")
     assert found.endswith(ending) and ("includes 0" in found) == (low <= 0)
+
+
+def describe(later):
+    return replace(FOUND, long_run=(later,), unit=STEPS).describe_long_run()[0]
 
 
 @pytest.mark.parametrize(
@@ -171,12 +176,12 @@ def test_a_contrast_says_when_zero_is_possible(low, ending):
 def test_the_long_run_beside_never(low, high, immediate, told):
     found = LongRunValue("mine", Interval(120.0, 10.0, 100.0, 140.0), Interval((low + high) / 2, 5.0, low, high), immediate)
     expected = f"In the long run mine is worth 120 steps per decision point (100 to 140), {told}"
-    assert found.describe(STEPS).startswith(expected)
+    assert describe(found).startswith(expected)
 
 
 def test_a_policy_that_pays_now_and_costs_later():
     found = LongRunValue("mine", Interval(120.0, 10.0, 100.0, 140.0), Interval(-20.0, 5.0, -30.0, -10.0), 7.4)
-    assert found.describe(STEPS).endswith(f" By the next outcome alone it would seem +7: {found.disagreement}.")
+    assert describe(found).endswith(f" By the next outcome alone it would seem +7: {found.disagreement}.")
     assert found.disagreement
 
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from surefoot.registry import Registry
 
-Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
+Floats = NDArray[np.float64]
+Scores = tuple[Floats, Floats]
 """Numerator and denominator of every decision point; the value is the ratio of their sums."""
 
 
@@ -23,26 +24,26 @@ Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 class JudgedPolicy:
     """A policy at the usable decision points of the logs."""
 
-    probabilities: NDArray[np.float64]
+    probabilities: Floats
     """π(a | s), (rows, actions)."""
-    logged_probability: NDArray[np.float64]
+    logged_probability: Floats
     """b(a | s) of the logged actions, (rows,)."""
-    expected: NDArray[np.float64]
+    expected: Floats
     """q̂(s, a), (rows, actions)."""
     action: NDArray[np.int64]
     """The logged actions, (rows,)."""
-    reward: NDArray[np.float64]
+    reward: Floats
     """The logged rewards, (rows,)."""
-    expect_rewards: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    """Learns q̂ anew, with a weight for every row, without the fold that it judges: weights (rows,) → (rows, actions). For
-    an estimator whose q̂ depends on the policy, such as MRDR."""
+    expect_rewards: Callable[[Floats], Floats]
+    """Learns q̂ anew with weights (rows,), without the fold that it judges: for an estimator whose q̂ depends on the policy,
+    such as MRDR."""
 
     @cached_property
-    def ratio(self) -> NDArray[np.float64]:
+    def ratio(self) -> Floats:
         """ρ of the logged actions, (rows,)."""
         return np.asarray(self.probabilities[np.arange(len(self.action)), self.action] / self.logged_probability)
 
-    def score_doubly_robust(self, expected: NDArray[np.float64]) -> NDArray[np.float64]:
+    def score_doubly_robust(self, expected: Floats) -> Floats:
         """Σ_a π(a | s) q̂(s, a) + ρ (r − q̂(s, a)), (rows,), for a given q̂ (rows, actions)."""
         residual = self.reward - expected[np.arange(len(self.action)), self.action]
         return np.asarray((self.probabilities * expected).sum(axis=1) + self.ratio * residual)
@@ -73,8 +74,8 @@ find_estimator = ESTIMATORS.find
 class InverseWeights(Estimator):
     """Σ ρr / n."""
 
-    name: ClassVar[str] = "ips"
-    label: ClassVar[str] = "inverse weights"
+    name = "ips"
+    label = "inverse weights"
 
     def compute_scores(self, judged: JudgedPolicy) -> Scores:
         return judged.ratio * judged.reward, np.ones_like(judged.reward)
@@ -83,8 +84,8 @@ class InverseWeights(Estimator):
 class SelfNormalised(Estimator):
     """Σ ρr / Σ ρ."""
 
-    name: ClassVar[str] = "snips"
-    label: ClassVar[str] = "self-normalised"
+    name = "snips"
+    label = "self-normalised"
 
     def compute_scores(self, judged: JudgedPolicy) -> Scores:
         return judged.ratio * judged.reward, judged.ratio
@@ -96,9 +97,9 @@ class DirectMethod(Estimator):
     It has no interval: resampling people with q̂ held fixed would not reveal the error of q̂, which is most of it.
     """
 
-    name: ClassVar[str] = "direct"
-    label: ClassVar[str] = "direct method"
-    has_interval: ClassVar[bool] = False
+    name = "direct"
+    label = "direct method"
+    has_interval = False
 
     def compute_scores(self, judged: JudgedPolicy) -> Scores:
         return (judged.probabilities * judged.expected).sum(axis=1), np.ones_like(judged.reward)
@@ -107,8 +108,8 @@ class DirectMethod(Estimator):
 class DoublyRobust(Estimator):
     """Σ [Σ_a π(a | s) q̂(s, a) + ρ (r − q̂(s, a))] / n: consistent when either the weights or the model are right."""
 
-    name: ClassVar[str] = "doubly robust"
-    label: ClassVar[str] = "doubly robust"
+    name = "doubly robust"
+    label = "doubly robust"
 
     def compute_scores(self, judged: JudgedPolicy) -> Scores:
         return judged.score_doubly_robust(judged.expected), np.ones_like(judged.reward)

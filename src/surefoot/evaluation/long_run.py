@@ -6,20 +6,12 @@ participant's next one and u = φ − φ̄′, the value equations of a policy �
     r = ηᵢ + uᵀw + δ,   E(δ | s, a) = 0.
 
 Each participant has a long-run average ηᵢ; w, the relative worth of a state and an action, is common. In deviations from
-the participant's means (a tilde), w solves Σ φ̃ ũᵀ w = Σ φ̃ r̃, and η, the average over people, is the mean of r − uᵀw.
-After Liao, Klasnja and Murphy (2021), with the linear features of the critic and an intercept for every participant: with
-one for all, an association between people's usual states and usual outcomes is taken for a state's worth.
-
-Means of a short series depend on later decision points and so on δ, which biases w by the order of 1/T (Nickell 1981). The
-half-panel jackknife removes this bias (Dhaene and Jochmans 2015): 2w − (w₁ + w₂)/2, from both halves of everybody's decision
-points.
-
-Where people's wᵢ differ as well, η is too large by E (ūᵢ − Aᵢᵀz)ᵀ(wᵢ − w), with Aᵢ a participant's mean of φ̃ ũᵀ, A
-everybody's and z = A⁻ᵀū. The first factor is taken from one half of a participant's decision points and the second, A⁻¹
-times the mean of φ̃ δ, from the other half, so that their errors are independent. Where people are alike the product is
-noise: it is subtracted only if people clearly differ, that is if the scores Σ φ̃ δ of participants' halves agree.
-
-A participant's influence ψ is the derivative of η; the squared standard error is Σ ψ² N / (N − 1).
+the participant's means (a tilde), w solves Σ φ̃ ũᵀ w = Σ φ̃ r̃, and η, the average over people, is the mean of r − uᵀw
+(Liao, Klasnja and Murphy 2021, with an intercept for every participant). The half-panel jackknife, 2w − (w₁ + w₂)/2 from
+both halves of everybody's decision points, removes the bias of short series. Where people's wᵢ clearly differ, η is
+corrected by E (ūᵢ − Aᵢᵀz)ᵀ(wᵢ − w), Aᵢ a participant's mean of φ̃ ũᵀ, A everybody's and z = A⁻ᵀū, with one factor from each
+half. docs/off-policy.md explains both. A participant's influence ψ is the derivative of η; the squared standard error is
+Σ ψ² N / (N − 1).
 """
 
 from __future__ import annotations
@@ -27,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +35,9 @@ from surefoot.learning.penalties import StandardUnits
 from surefoot.learning.pooling import make_pooling
 from surefoot.policies.features import critic_features
 
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 PAIRS_PER_COEFFICIENT = 5
 """With fewer consecutive decision points for each coefficient the logs are refused."""
 PEOPLE_DIFFER = 0.05
@@ -59,12 +55,12 @@ class LongRunLogs:
     """Consecutive decision points with a known outcome, as the estimator reads them."""
 
     logs: Trajectories
-    rows: NDArray[np.int64]
+    rows: Codes
     """In the order of time within people, which stand together."""
-    following: NDArray[np.int64]
-    nuisances: NDArray[np.float64]
+    following: Codes
+    nuisances: Floats
     """Nights and unavailability, of all rows."""
-    varying: NDArray[np.bool_]
+    varying: Mask
     """State variables that are not constant."""
 
     @classmethod
@@ -103,25 +99,25 @@ class LongRunLogs:
         return cls(logs, rows, following[rows], data.nuisances, np.ptp(logs.state[rows], axis=0) > 0)
 
     @cached_property
-    def position(self) -> NDArray[np.int64]:
+    def position(self) -> Codes:
         """The participant of every row as a number from 0 on, (rows,)."""
         return np.unique(self.logs.participant_index[self.rows], return_inverse=True)[1]
 
     @cached_property
-    def is_early(self) -> NDArray[np.bool_]:
+    def is_early(self) -> Mask:
         """Whether a row is in the first half of its participant's, (rows,)."""
         count = np.bincount(self.position)
         begin = np.cumsum(count) - count
         return 2 * (np.arange(len(self.rows)) - begin[self.position]) < count[self.position]
 
-    def _features(self, rows: NDArray[np.int64], probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _features(self, rows: Codes, probabilities: Floats) -> Floats:
         """Σ_a π(a) φ(s, a) of the rows, with their nuisances."""
         state = self.logs.state[rows][:, self.varying]
         base = np.asarray(critic_features(state, np.zeros(len(rows)), 1))
         blocks = [base[:, 1:], *(probabilities[:, a, None] * base for a in range(1, self.logs.actions))]
         return np.concatenate([*blocks, self.nuisances[rows]], axis=1)
 
-    def solve(self, probabilities: NDArray[np.float64]) -> LongRunSolution:
+    def solve(self, probabilities: Floats) -> LongRunSolution:
         """The long-run average for π(a | s′) at the following decision points, (rows, actions).
 
         >>> import surefoot as sf
@@ -144,7 +140,7 @@ class LongRunLogs:
         return solve_equations(features, difference, logs.reward[self.rows], self.position, self.is_early)
 
 
-def sum_people(values: NDArray[np.float64], position: NDArray[np.int64], people: int) -> NDArray[np.float64]:
+def sum_people(values: Floats, position: Codes, people: int) -> Floats:
     """Sums over each participant's rows, which stand together: (rows, columns) gives (people, columns)."""
     count = np.bincount(position, minlength=people)
     present = count > 0
@@ -153,27 +149,26 @@ def sum_people(values: NDArray[np.float64], position: NDArray[np.int64], people:
     return totals
 
 
-def deviate(values: NDArray[np.float64], position: NDArray[np.int64]) -> NDArray[np.float64]:
+def deviate(values: Floats, position: Codes) -> Floats:
     """Values (rows, columns) less the mean of the participant's rows."""
     count = np.bincount(position)
     return values - (sum_people(values, position, len(count)) / np.maximum(count, 1)[:, None])[position]
 
 
-@dataclass(frozen=True, eq=False)
-class LongRunSolution:
+class LongRunSolution(NamedTuple):
     """A policy's long-run average, without and with the correction for people whose wᵢ differ."""
 
     value: float
-    influence: NDArray[np.float64]
+    influence: Floats
     """Of each participant, (people,)."""
     corrected_value: float
-    corrected_influence: NDArray[np.float64]
+    corrected_influence: Floats
     p_value: float
     """How likely the halves of people's decision points agree as much when everybody's wᵢ are the same."""
     jackknifed: bool
     """Whether both halves could be solved: without them there is neither jackknife nor correction."""
 
-    def correct(self, people_differ: bool) -> tuple[float, NDArray[np.float64]]:
+    def correct(self, people_differ: bool) -> tuple[float, Floats]:
         """The value and the influences to use."""
         return (self.corrected_value, self.corrected_influence) if people_differ else (self.value, self.influence)
 
@@ -181,15 +176,7 @@ class LongRunSolution:
 class _CommonWorth:
     """w of the chosen rows, in deviations from each participant's means over these rows."""
 
-    def __init__(
-        self,
-        features: NDArray[np.float64],
-        difference: NDArray[np.float64],
-        reward: NDArray[np.float64],
-        position: NDArray[np.int64],
-        chosen: NDArray[np.bool_],
-    ) -> None:
-        people = int(position.max()) + 1
+    def __init__(self, features: Floats, difference: Floats, reward: Floats, position: Codes, chosen: Mask) -> None:
         self._position = position[chosen]
         self._difference = difference[chosen]
         self._deviation = deviate(self._difference, self._position)
@@ -199,32 +186,28 @@ class _CommonWorth:
         self.system = self.features.T @ self._deviation / rows
         self.is_singular = bool(np.linalg.cond(self.system) > SINGULAR)
         self.coef = np.asarray(np.linalg.lstsq(self.system, self.features.T @ deviating_reward / rows)[0])
+        self.count = np.bincount(self._position, minlength=int(position.max()) + 1)
         residual = deviating_reward - self._deviation @ self.coef
-        self.scores = sum_people(self.features * residual[:, None], self._position, people)
+        self.scores = sum_people(self.features * residual[:, None], self._position, len(self.count))
         """The sum of φ̃ δ over each participant's rows, (people, features)."""
-        self.count = np.bincount(self._position, minlength=people)
 
-    def move(self, direction: NDArray[np.float64]) -> NDArray[np.float64]:
+    def move(self, direction: Floats) -> Floats:
         """By how much each participant moves directionᵀw, (people,)."""
         return np.asarray(self.scores @ np.linalg.solve(self.system.T, direction) / len(self.features))
 
-    def find_gaps(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    def find_gaps(self, ratio: Floats) -> Floats:
         """ūᵢ − Aᵢᵀz, (people, features); 0 without rows."""
         gap = self._difference - self._deviation * (self.features @ ratio)[:, None]
         return sum_people(gap, self._position, len(self.count)) / np.maximum(self.count, 1)[:, None]
 
-    def find_deviations(self) -> NDArray[np.float64]:
+    def find_deviations(self) -> Floats:
         """wᵢ − w to first order, A⁻¹ times the mean of φ̃ δ, (people, features); 0 without rows."""
         mean_scores = self.scores / np.maximum(self.count, 1)[:, None]
         return np.asarray(np.linalg.solve(self.system, mean_scores.T).T)
 
 
 def solve_equations(
-    features: NDArray[np.float64],
-    difference: NDArray[np.float64],
-    reward: NDArray[np.float64],
-    position: NDArray[np.int64],
-    is_early: NDArray[np.bool_],
+    features: Floats, difference: Floats, reward: Floats, position: Codes, is_early: Mask
 ) -> LongRunSolution:
     """η from φ, u and r of all rows, and from both halves of them."""
     every_row, early, late = (
@@ -238,9 +221,8 @@ def solve_equations(
         )
     jackknifed = not (early.is_singular or late.is_singular)
     fits = [(2.0, every_row), (-0.5, early), (-0.5, late)] if jackknifed else [(1.0, every_row)]
-    coef = np.sum([share * fit.coef for share, fit in fits], axis=0)
     mean = difference.mean(axis=0)
-    averages = reward - difference @ coef
+    averages = reward - difference @ np.sum([share * fit.coef for share, fit in fits], axis=0)
     value = float(averages.mean())
     influence = sum_by_participant(position, len(every_row.count), averages - value) / len(averages)
     influence -= np.sum([share * fit.move(mean) for share, fit in fits], axis=0)
@@ -272,17 +254,20 @@ def _compare_halves(every_row: _CommonWorth, early: _CommonWorth, late: _CommonW
 
 
 def value_long_run(
-    data: LongRunLogs, decisions: Mapping[str, NDArray[np.float64]], immediate: Mapping[str, float]
+    data: LongRunLogs, decisions: Mapping[str, Floats], immediate: Mapping[str, float]
 ) -> tuple[tuple[LongRunValue, ...], tuple[str, ...]]:
     """Long-run values of policies by name, `never` among them, and cautions; `immediate` are their values by the next
     outcome alone."""
+    from surefoot.reports.render import write_sentences
+
     solutions = {name: data.solve(probabilities) for name, probabilities in decisions.items()}
+    baseline = solutions["never"]
     # The same correction for all policies, so that differences compare like with like.
-    people_differ = solutions["never"].p_value < PEOPLE_DIFFER
-    never, never_influence = solutions["never"].correct(people_differ)
+    people_differ = baseline.p_value < PEOPLE_DIFFER
+    never, never_influence = baseline.correct(people_differ)
     people = len(never_influence)
 
-    def make_interval(value: float, influence: NDArray[np.float64]) -> Interval:
+    def make_interval(value: float, influence: Floats) -> Interval:
         error = float(np.sqrt((influence**2).sum() * people / (people - 1)))
         return t_interval(value, error, people - 1)
 
@@ -292,30 +277,13 @@ def value_long_run(
         difference = make_interval(value - never, influence - never_influence)
         immediate_difference = immediate[name] - immediate["never"]
         values.append(LongRunValue(name, make_interval(value, influence), difference, immediate_difference))
-    return tuple(values), _note_limits(data, solutions["never"], people_differ)
-
-
-def _note_limits(data: LongRunLogs, solution: LongRunSolution, people_differ: bool) -> tuple[str, ...]:
-    notes = []
-    length = int(np.median(np.bincount(data.position)))
-    if people_differ:
-        notes.append(
-            "people differ in how they react (the two halves of a participant's decision points show the same deviations, "
-            f"p = {solution.p_value:.2g}): the long-run values are corrected for this, and their intervals are wider"
-        )
-    if people_differ and SHORT_SERIES <= length < SHORT_FOR_DIFFERENCES:
-        notes.append(
-            f"people differ and the median participant has {length} consecutive decision points, fewer than "
-            f"{SHORT_FOR_DIFFERENCES}: the intervals of the long-run values may be too short; wait for longer series"
-        )
-    if length < SHORT_SERIES:
-        notes.append(
-            f"the median participant has {length} consecutive decision points, fewer than {SHORT_SERIES}: the long-run "
-            "values are biased and their intervals too short; wait for longer series"
-        )
-    elif not solution.jackknifed:
-        notes.append(
-            "the first or the second half of the decision points alone does not determine the long-run value (an action "
-            "occurs in one half only, say): the bias of short series is not removed, and intervals may be too short"
-        )
-    return tuple(notes)
+    cautions = write_sentences(
+        "long_run.txt",
+        people_differ=people_differ,
+        p_value=baseline.p_value,
+        jackknifed=baseline.jackknifed,
+        length=int(np.median(np.bincount(data.position))),
+        short=SHORT_SERIES,
+        short_for_differences=SHORT_FOR_DIFFERENCES,
+    )
+    return tuple(values), tuple(cautions)

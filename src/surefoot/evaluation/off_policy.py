@@ -1,4 +1,4 @@
-"""Off-policy evaluation: the value of a policy, estimated from logs of another.
+"""Off-policy evaluation: the value of a policy, estimated from logs of another, without the rows that it was learned from.
 
 The estimand is the mean proximal outcome over the available, usable decision points of the logs,
 
@@ -8,7 +8,12 @@ a myopic value. It does not include how a policy would change later states (fati
 intervals say how far V would move with other people from the same population.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +21,197 @@ from numpy.typing import NDArray
 from surefoot.data.derived_states import DayBoundary
 from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import InputError
-from surefoot.evaluation.candidates import (
-    Candidate,
-    Evaluated,
-    assign_folds,
-    choose_cross_fit,
-    expect_rewards,
-    list_candidates,
-)
+from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.evaluation.estimators import ESTIMATORS, Estimator, JudgedPolicy, Scores, find_estimator
 from surefoot.evaluation.long_run import LongRunLogs, value_long_run
 from surefoot.evaluation.values import LOGGED, PREFERRED, Contrast, LongRunValue, OffPolicy, Overlap, Value
 from surefoot.inference.intervals import Interval, difference_interval, ratio_interval, sum_by_participant
-from surefoot.learning.batch import Learnable
+from surefoot.learning.batch import Batch, Learnable
 from surefoot.learning.critics import Critic, make_critic
 from surefoot.learning.methods import Method
+from surefoot.learning.pooling import make_pooling
 from surefoot.log_checks import Check, check_logs
+from surefoot.policies.features import critic_features
+from surefoot.policies.policies import Policies, Policy, baselines
 from surefoot.reports.numbers import RewardUnit
 from surefoot.study.collection_section import CollectionSection
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+NUISANCE_PENALTY = 1.0
+"""ζ of the critic that judges, on standardised states and with a free intercept: the shrinkage of one decision point."""
+Evaluated = Policy | Policies | Method | Callable[[Floats], Any] | Floats
+"""A function takes states (n, variables) and gives probabilities (n, actions); an array has a row for each of the logs."""
+CROSS_FITS = {"person": "all", "time": "person"}
+"""Ways to deal decision points into folds, and who then shares the critic that judges (its pooling)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy under evaluation."""
+
+    name: str
+    item: Evaluated
+    description: str
+    is_baseline: bool = False
+
+    def decide(self, logs: Trajectories, rows: Codes, fold: Codes) -> Floats:
+        """π(a | s) at the given rows, (rows, actions)."""
+        item = self.item
+        if isinstance(item, Policy):
+            probabilities = item.probabilities(logs.state[rows])
+        elif isinstance(item, Policies):
+            probabilities = item.probabilities(logs.participant[rows], logs.state[rows])
+        elif isinstance(item, Method):
+            probabilities = np.empty((len(rows), logs.actions))
+            for number, policies in fit_without_folds(item, logs, fold):
+                held_out = fold[rows] == number
+                judged = rows[held_out]
+                probabilities[held_out] = policies.probabilities(logs.participant[judged], logs.state[judged])
+        elif callable(item):
+            probabilities = self._complete(item(logs.state[rows]), len(rows))
+        else:
+            probabilities = self._complete(item, len(logs))[rows]
+        if probabilities.shape[1] != logs.actions:
+            raise InputError(
+                f"'{self.name}': a policy over {probabilities.shape[1]} actions cannot be judged by logs with {logs.actions}"
+            )
+        sums_to_one = np.abs(probabilities.sum(axis=1) - 1) <= 1e-6
+        wrong = np.flatnonzero(~((probabilities >= 0).all(axis=1) & sums_to_one))
+        if wrong.size:
+            raise InputError(
+                f"'{self.name}' gives {probabilities[wrong[0]].tolist()} at a decision point; give probabilities, which sum "
+                "to 1"
+            )
+        return probabilities
+
+    def _complete(self, given: Any, count: int) -> Floats:
+        """Probabilities (count, actions); a single number per row is the probability of sending, with two actions."""
+        try:
+            values = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"'{self.name}' is {given!r}; give policies, a method, a function of states, or an array of probabilities"
+            ) from error
+        if values.shape == (count,):
+            values = np.column_stack([1 - values, values])
+        if values.ndim != 2 or len(values) != count:
+            raise InputError(f"'{self.name}' gives probabilities of shape {values.shape}; give one row for each of {count}")
+        return values
+
+
+def list_candidates(policies: Mapping[str, Evaluated], logs: Trajectories) -> tuple[list[Candidate], list[str]]:
+    """The policies, then the baselines; and notes. Policies that were learned from these logs are refused."""
+    if not isinstance(policies, Mapping):
+        raise InputError(f"policies are given by name, as {{'mine': policy}}, not as a {type(policies).__name__}")
+    constant = baselines(logs.action_names)
+    candidates = []
+    notes = []
+    for name, item in policies.items():
+        if name in constant or name == LOGGED:
+            raise InputError(f"'{name}' is the name of a policy that every evaluation shows; give yours another name")
+        description = "as given"
+        if isinstance(item, Method):
+            description = "learned anew without the decision points that judge it"
+        elif isinstance(item, Policy) and item.state_names is None:
+            description = "the same probabilities in every state"
+        elif isinstance(item, Policies) and item.training is not None:
+            same_rows, same_people = item.training.count_shared(logs)
+            if same_rows:
+                raise InputError(
+                    f"'{name}' was learned from {same_rows} of these {len(logs)} decision points, and judged by them it "
+                    "would look better than it is; give logs that it has not seen, or evaluate the method, which is then "
+                    "cross-fitted"
+                )
+            if same_people and item.participants is None:
+                notes.append(
+                    f"{name} was learned from {same_people} of these {len(logs.participants)} people, at other times: it "
+                    "may be worth less for new people"
+                )
+        candidates.append(Candidate(name, item, description))
+    for (name, policy), action in zip(constant.items(), logs.action_names, strict=True):
+        candidates.append(Candidate(name, policy, f"{action} at every decision point", is_baseline=True))
+    return candidates, notes
+
+
+def choose_cross_fit(policies: Mapping[str, Evaluated], requested: str | None) -> str:
+    """The requested one, or the one that suits the methods: by participant only where all of them serve new people."""
+    methods = {name: item for name, item in policies.items() if isinstance(item, Method)}
+    personal = [name for name, item in methods.items() if not item.pooling.serves_anybody]
+    cross_fit = requested or ("time" if personal else "person")
+    if personal and cross_fit == "person":
+        raise InputError(
+            f"'{personal[0]}' learns a policy per participant, which cannot be learned from other people; "
+            "cross-fit by time, or learn one policy for all (pooling = 'all')"
+        )
+    return cross_fit
+
+
+def assign_folds(logs: Trajectories, cross_fit: str, folds: int, seed: int) -> Codes:
+    """The fold of every row: people dealt at random (`person`), or each participant's time cut into stretches of equally
+    many usable decision points (`time`)."""
+    if cross_fit not in CROSS_FITS:
+        known = list(CROSS_FITS)
+        raise InputError(f"there is no cross-fitting '{cross_fit}'{did_you_mean(cross_fit, known)}; choose from {known}")
+    if folds < 2:
+        raise InputError(f"folds is {folds}; cross-fitting needs at least 2")
+    people = len(logs.participants)
+    if cross_fit == "person":
+        if people < 2:
+            raise InputError("cross-fitting by participant needs at least 2 people; cross-fit by time")
+        return (np.random.default_rng(seed).permutation(people) % min(folds, people))[logs.participant_index]
+    usable = logs.usable[logs.order].astype(np.int64)
+    lengths = np.bincount(logs.participant_index[logs.usable], minlength=people)
+    ordered = logs.participant_index[logs.order]
+    rank = np.cumsum(usable) - usable - np.concatenate([[0], np.cumsum(lengths)])[ordered]
+    fold = np.empty(len(logs), dtype=np.int64)
+    fold[logs.order] = np.minimum(rank * folds // np.maximum(lengths, 1)[ordered], folds - 1)
+    return fold
+
+
+def expect_rewards(
+    logs: Trajectories,
+    fold: Codes,
+    *,
+    critic: Critic,
+    pooling: str,
+    penalty: float = NUISANCE_PENALTY,
+    weights: Floats | None = None,
+) -> Floats:
+    """q̂(s, a) of every row and action, (rows, actions), by a critic that did not see the row's fold; NaN if not usable.
+
+    `weights` (rows,) say how much each row counts in the critic's fit, by default equally.
+    """
+    usable = logs.usable
+    actions = logs.actions
+    width = logs.state[usable].std(axis=0)
+    standardised = (logs.state - logs.state[usable].mean(axis=0)) / np.where(width > 0, width, 1.0)
+    state = np.where(usable[:, None], standardised, 0.0)
+    reward = np.where(usable, logs.reward, 0.0)
+    counts = usable * (1.0 if weights is None else weights)
+    shrinkage = np.full((state.shape[1] + 1) * actions, penalty)
+    shrinkage[0] = 0.0
+    expected = np.full((len(logs), actions), np.nan)
+    for _, rows in make_pooling(pooling).list_blocks(logs):
+        present = (rows >= 0) & usable[rows]
+        features = critic_features(state[rows], logs.action[rows], actions)
+        for number in np.unique(fold[usable]):
+            seen = np.where(present & (fold[rows] != number), counts[rows], 0.0)
+            batch = Batch(features, state[rows], logs.action[rows], reward[rows], seen, actions, shrinkage)
+            held_out = present & (fold[rows] == number)
+            expected[rows[held_out]] = critic.fit(batch).expect_rewards(state[rows], actions)[held_out]
+    return expected
+
+
+def fit_without_folds(method: Method, logs: Trajectories, fold: Codes) -> Iterator[tuple[int, Policies]]:
+    """For every fold the policies that the method learns from the other folds: the rewards of the fold are hidden."""
+    for number in np.unique(fold[logs.usable]):
+        hidden = logs.with_values(reward=np.where(fold == number, np.nan, logs.reward))
+        with warnings.catch_warnings():
+            # Too little data is reported once, about the fit to all folds.
+            warnings.simplefilter("ignore", FitWarning)
+            yield int(number), type(method)(**method.get_params(deep=False)).fit_some(hidden).policies_
+
 
 LOW_SHARE = 0.1
 """Overlap is poor when the effective sample size is below this share of the decision points …"""
@@ -52,7 +229,7 @@ def evaluate(
     cross_fit: str | None = None,
     folds: int = 5,
     critic: str | Critic = "ridge",
-    clip_probabilities: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
+    clip_probabilities: Callable[[Floats], Floats] | None = None,
     collection: CollectionSection | None = None,
     long_run: bool = False,
     max_gap: int = 1,
@@ -106,12 +283,12 @@ def evaluate(
     candidates, notes = list_candidates(policies, logs)
     dealing = choose_cross_fit(policies, cross_fit)
     model = make_critic(critic)
-    fold = assign_folds(logs, dealing.name, folds, seed)
+    fold = assign_folds(logs, dealing, folds, seed)
 
-    def learn_rewards(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def learn_rewards(weights: Floats) -> Floats:
         counts = np.zeros(len(logs))
         counts[rows] = weights
-        return expect_rewards(logs, fold, critic=model, pooling=dealing.pooling, weights=counts)[rows]
+        return expect_rewards(logs, fold, critic=model, pooling=CROSS_FITS[dealing], weights=counts)[rows]
 
     expected = learn_rewards(np.ones(len(rows)))
     ahead = LongRunLogs.of_logs(logs, model, max_gap=max_gap, day_boundary=day_boundary) if long_run else None
@@ -126,7 +303,7 @@ def evaluate(
     values: list[Value] = []
     overlap: list[Overlap] = []
     preferred: dict[str, Scores] = {}
-    following: dict[str, NDArray[np.float64]] = {}
+    following: dict[str, Floats] = {}
     for candidate in candidates:
         probabilities = candidate.decide(logs, decided, fold)
         if clip_probabilities is not None and not candidate.is_baseline:
@@ -153,24 +330,31 @@ def evaluate(
         immediate = {value.policy: value.value.value for value in values if value.estimator == PREFERRED}
         later, cautions = value_long_run(ahead, following, immediate)
     values.append(Value(LOGGED, PREFERRED, ratio_interval(*logged), Interval(0.0, 0.0, 0.0, 0.0)))
+    never, *senders = [candidate.name for candidate in candidates if candidate.is_baseline]
+    known = {row.policy for row in overlap if row.effective_sample_size > 0}
+    contrasts = []
+    for name in senders:
+        both_known = {name, never} <= known
+        difference = difference_interval(*preferred[name], *preferred[never]) if both_known else NOT_KNOWN
+        contrasts.append(Contrast(name, never, difference))
     return OffPolicy(
         people=len(present),
         decision_points=len(rows),
         action_names=logs.action_names,
         unit=unit or RewardUnit(logs.names.reward),
-        cross_fit=dealing.name,
+        cross_fit=dealing,
         critic=model.name,
         estimators=tuple(ESTIMATORS),
         values=tuple(values),
         overlap=tuple(overlap),
-        contrasts=_contrast_baselines(candidates, overlap, preferred),
+        contrasts=tuple(contrasts),
         long_run=later,
         checks=check_logs(logs) if checks is None else tuple(checks),
         notes=(*(collection or CollectionSection()).describe(logs), *notes, *cautions),
     )
 
 
-def _find_rows(logs: Trajectories) -> NDArray[np.int64]:
+def _find_rows(logs: Trajectories) -> Codes:
     """The usable rows, all with a possible probability of the action taken."""
     Learnable.of_logs(logs).require(logs.names.reward)
     rows = np.flatnonzero(logs.usable)
@@ -217,20 +401,6 @@ def _make_value(policy: str, estimator: Estimator, scores: Scores, logged: Score
         value = NOT_KNOWN._replace(value=value.value)
         difference = NOT_KNOWN._replace(value=difference.value)
     return Value(policy, estimator.name, value, difference)
-
-
-def _contrast_baselines(
-    candidates: list[Candidate], overlap: list[Overlap], preferred: Mapping[str, Scores]
-) -> tuple[Contrast, ...]:
-    """Every baseline that sends, with the first, which never does."""
-    never, *senders = [candidate.name for candidate in candidates if candidate.is_baseline]
-    known = {row.policy for row in overlap if row.effective_sample_size > 0}
-    contrasts = []
-    for name in senders:
-        both_known = {name, never} <= known
-        difference = difference_interval(*preferred[name], *preferred[never]) if both_known else NOT_KNOWN
-        contrasts.append(Contrast(name, never, difference))
-    return tuple(contrasts)
 
 
 def score_method(method: Method, logs: Trajectories, y: None = None) -> float:

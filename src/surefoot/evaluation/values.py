@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from surefoot.evaluation.estimators import find_estimator
 from surefoot.inference.intervals import Interval, describe_roughness
 from surefoot.log_checks import Check, list_warnings
 from surefoot.reports import figures
-from surefoot.reports.numbers import RewardUnit, format_interval, format_number, format_signed, format_value
+from surefoot.reports.numbers import RewardUnit, format_interval, format_number, format_value
 from surefoot.reports.summaries import ShownResult, make_table, to_plain
 
 if TYPE_CHECKING:
@@ -42,17 +41,6 @@ class Value:
     difference: Interval
     """From the mean reward of the logs, paired within people."""
 
-    def describe(self, unit: RewardUnit) -> str:
-        if isnan(self.value.value):
-            return f"These logs say nothing about {self.policy}: no decision point has an action that it takes."
-        worth = f"{self.policy} is worth {format_value(self.value)} {unit} per decision point ({_format_ends(self.value)})"
-        change = _format_change(self.difference, unit)
-        if self.difference.low > 0:
-            return f"{worth}, more than the logging policy, by {change}."
-        if self.difference.high < 0:
-            return f"{worth}, less than the logging policy, by {_format_change(self.difference, unit, negate=True)}."
-        return f"{worth}; the logs do not show whether this is more than the logging policy ({change})."
-
 
 @dataclass(frozen=True)
 class Contrast:
@@ -64,13 +52,6 @@ class Contrast:
     """The baseline it is compared with."""
     difference: Interval
     """The value of `policy` minus that of `other`, paired within people."""
-
-    def describe(self, unit: RewardUnit) -> str:
-        if isnan(self.difference.value):
-            return f"{self.policy} − {self.other}: not known from these logs."
-        sentence = f"{self.policy} − {self.other}: {_format_change(self.difference, unit)}"
-        includes_zero = self.difference.low <= 0 <= self.difference.high
-        return f"{sentence}; the interval includes 0." if includes_zero else f"{sentence}."
 
 
 @dataclass(frozen=True)
@@ -118,34 +99,6 @@ class LongRunValue:
             return "its prompts cost now and pay later"
         return ""
 
-    def describe(self, unit: RewardUnit) -> str:
-        change = self.difference
-        if change.low > 0:
-            compared = f"{format_value(change)} more than never ({format_interval(change)})"
-        elif change.high < 0:
-            compared = f"{format_value(-change)} less than never ({format_interval(-change)})"
-        else:
-            compared = f"not significantly different from never ({format_value(change)}, {format_interval(change)})"
-        sentence = (
-            f"In the long run {self.policy} is worth {format_value(self.value)} {unit} per decision point "
-            f"({format_interval(self.value)}), {compared}."
-        )
-        if self.disagreement:
-            seeming = format_signed(self.immediate_difference, 0)
-            sentence += f" By the next outcome alone it would seem {seeming}: {self.disagreement}."
-        return sentence
-
-
-def _format_ends(interval: Interval) -> str:
-    return "no interval: too few people" if isnan(interval.low) else format_interval(interval)
-
-
-def _format_change(change: Interval, unit: RewardUnit, *, negate: bool = False) -> str:
-    """A difference with its interval, and in the units of the untransformed reward where the transform allows it."""
-    size = -change if negate else change
-    untransformed = unit.describe_difference(change)
-    return f"{format_value(size)} ({_format_ends(size)})" + (f", {untransformed}" if untransformed else "")
-
 
 @dataclass(frozen=True, repr=False)
 class OffPolicy(ShownResult):
@@ -190,12 +143,16 @@ class OffPolicy(ShownResult):
 
     def headlines(self) -> list[str]:
         """A sentence about every policy by the preferred estimator, and about every contrast of baselines."""
-        values = [self.value(row.policy).describe(self.unit) for row in self.overlap]
-        return values + [contrast.describe(self.unit) for contrast in self.contrasts]
+        from surefoot.reports.render import write_sentences
+
+        values = [self.value(row.policy) for row in self.overlap]
+        return write_sentences("evaluate.txt", unit=self.unit, values=values, contrasts=self.contrasts, long_run=())
 
     def describe_long_run(self) -> list[str]:
         """A sentence about the long-run value of every policy but never."""
-        return [row.describe(self.unit) for row in self.long_run if row.policy != "never"]
+        from surefoot.reports.render import write_sentences
+
+        return write_sentences("evaluate.txt", unit=self.unit, values=(), contrasts=(), long_run=self.long_run)
 
     def to_frame(self, backend: str = "pyarrow") -> Any:
         """One row per policy and estimator, in columns policy, estimator, value, standard_error, low, high, difference, …"""
@@ -220,53 +177,49 @@ class OffPolicy(ShownResult):
 
     def print_summary(self, console: Console, note: str = "") -> None:
         """Sentences, then tables of the values, the overlap and the long run."""
+
+        def print_lines(*lines: str) -> None:
+            for line in lines:
+                console.print(line, markup=False, highlight=False)
+
         few = describe_roughness(self.people)
-        lines = [
+        print_lines(
             *list_warnings(self.checks),
             f"{self.people} people, {self.decision_points} usable decision points; {self.critic} critic, cross-fitted by "
             f"{self.cross_fit}. Mean {self.unit} per decision point, states as logged. {f'{few}. ' if few else ''}{note}",
             *(f"- {sentence}" for sentence in self.headlines()),
             *(f"look: {text}" for text in self.notes),
             "",
-        ]
-        for line in lines:
-            console.print(line, markup=False, highlight=False)
+        )
         table = make_table("policy", "estimator", "value", "95 % interval", "more", "95 % interval", text=2)
         for row in self.values:
-            estimate = (format_value(row.value), format_interval(row.value))
-            if row.policy == LOGGED:
-                table.add_row(LOGGED, "mean", *estimate, "–", "–")
-            else:
-                difference = (format_value(row.difference), format_interval(row.difference))
-                table.add_row(escape(row.policy), find_estimator(row.estimator).label, *estimate, *difference)
+            is_logged = row.policy == LOGGED
+            label = "mean" if is_logged else find_estimator(row.estimator).label
+            difference = ("–", "–") if is_logged else (format_value(row.difference), format_interval(row.difference))
+            table.add_row(escape(row.policy), label, format_value(row.value), format_interval(row.value), *difference)
         console.print(table)
-        self._print_overlap(console)
-        if self.long_run:
-            self._print_long_run(console)
-
-    def _print_overlap(self, console: Console) -> None:
-        actions = [f"{escape(name)} %" for name in self.action_names]
-        table = make_table("policy", *actions, "effective sample", "largest ratio")
-        for row in self.overlap:
-            rates = [f"{100 * rate:.0f}" for rate in row.action_rates]
-            size = f"{row.effective_sample_size:.0f} of {self.decision_points}"
-            table.add_row(escape(row.policy), *rates, size, format_number(row.largest_ratio))
+        table = make_table(
+            "policy", *(f"{escape(name)} %" for name in self.action_names), "effective sample", "largest ratio"
+        )
+        for overlap in self.overlap:
+            rates = [f"{100 * rate:.0f}" for rate in overlap.action_rates]
+            size = f"{overlap.effective_sample_size:.0f} of {self.decision_points}"
+            table.add_row(escape(overlap.policy), *rates, size, format_number(overlap.largest_ratio))
         console.print(table)
-        for row in self.overlap:
-            console.print(f"{row.policy}: {row.description}", markup=False, highlight=False)
-        for row in self.overlap:
-            if row.warning:
-                console.print(f"look: {row.policy}: {row.warning}", markup=False)
-
-    def _print_long_run(self, console: Console) -> None:
-        for line in ("", *(f"- {sentence}" for sentence in self.describe_long_run()), ""):
-            console.print(line, markup=False, highlight=False)
+        print_lines(
+            *(f"{row.policy}: {row.description}" for row in self.overlap),
+            *(f"look: {row.policy}: {row.warning}" for row in self.overlap if row.warning),
+        )
+        if not self.long_run:
+            return
+        print_lines("", *(f"- {sentence}" for sentence in self.describe_long_run()), "")
         table = make_table("policy", "immediate", "long run", "95 % interval", "more than never", "95 % interval")
-        for row in self.long_run:
-            difference = (format_value(row.difference), format_interval(row.difference))
-            compared = ("–", "–") if row.policy == "never" else difference
-            immediate = format_value(self.value(row.policy).value)
-            table.add_row(escape(row.policy), immediate, format_value(row.value), format_interval(row.value), *compared)
+        for later in self.long_run:
+            is_never = later.policy == "never"
+            difference = ("–", "–") if is_never else (format_value(later.difference), format_interval(later.difference))
+            immediate = format_value(self.value(later.policy).value)
+            value = (format_value(later.value), format_interval(later.value))
+            table.add_row(escape(later.policy), immediate, *value, *difference)
         console.print(table)
 
     def plot(self, field: str = "value") -> Figure:

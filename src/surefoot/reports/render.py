@@ -59,6 +59,11 @@ def join_lines(text: str) -> str:
     return re.sub(r"\s*\n\s*", " ", text.strip())
 
 
+def write_sentences(template: str, **context: Any) -> list[str]:
+    """The sentences of a template, which empty lines separate."""
+    return [join_lines(sentence) for sentence in render(template, **context).split("\n\n") if sentence.strip()]
+
+
 FRAME = ("ink", "grey", "grid")
 """Colours of the page rather than of the data."""
 
