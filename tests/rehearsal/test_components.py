@@ -41,7 +41,7 @@ def test_artefacts_come_as_often_and_last_as_long_as_the_screen_found():
     study = sf.Study.parse(SCREENED)
     logs = read_frame(frame, study)
     assert logs.screen.counts()["not worn"] > 500
-    assert_array_equal(logs.screen.values[logs.screen.screener.reasons(logs.screen.flags) == "not worn"], 0.0)
+    assert_array_equal(logs.screen.values[logs.screen.flags.reason == "not worn"], 0.0)
     model = sf.rehearsal.fit_pilot(logs, study)
     assert [(part.device, part.reason) for part in model.artefacts] == [("watch", "not worn")]
     assert model.choice.name != "hurdle"  # the zeros were not measured

@@ -24,4 +24,5 @@ def one(name="x", role="state", device=None):
 def flagged(detector, block, usual=None):
     """Flags of every column and reason: {(column, reason): (participants, decision points)}."""
     usual = detector.learn(block) if usual is None else usual
-    return {(detection.column, detection.reason): detection.flagged for detection in detector.find(block, usual)}
+    found = detector.find(block, usual)
+    return {(detection.column, detection.reason): detection.flagged for detection in found if detection.flagged.any()}

@@ -65,7 +65,7 @@ def test_a_night_counts_as_more_time_than_an_hour():
     time = np.arange(12.0)
     late = time + np.where(time >= 8, 500.0, 0.0)
     found = [NotWorn(threshold=0.5).find(make_block(WRIST, record, time=[when]), regular) for when in (time, late)]
-    soon, later = (np.nan_to_num(one[0].score[0, 8]) for one in found)
+    soon, later = (np.nan_to_num(next(one).score[0, 8]) for one in found)
     assert soon > later + 0.1
 
 

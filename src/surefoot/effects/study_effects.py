@@ -140,7 +140,7 @@ def _compare_screens(
         without = estimate(on=False)
     except InputError as error:  # A code such as -99 has no logarithm.
         refusal = str(error)
-    columns = screen.screener.column_names(screen.flags)
+    columns = screen.flags.column
     if not screen.screener.outcome and (columns == study.reward.column).any():
         with suppress(InputError):  # Too few participants have a row without those outcomes.
             removed = estimate(outcome=True)

@@ -28,7 +28,7 @@ from surefoot.log_checks.probabilities import check_balance, check_mean_weights
 from surefoot.numerics.parallel import Run
 from surefoot.policies.features import critic_feature_names
 from surefoot.policies.policies import Policies
-from surefoot.screening.screener import LearnedPatterns, sample_people
+from surefoot.screening.screen import LearnedPatterns, sample_people
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import log_layout, parse_logs, study_files
 from surefoot.version import __version__

@@ -233,8 +233,8 @@ def _list_flags(read: StudyLogs | None, study: Study) -> dict[tuple[tuple[str, s
     screen = read.screen
     devices = {variable.column or name: variable.device for name, variable in study.state.items()}
     devices[study.reward.column] = study.reward.device
-    columns = screen.screener.column_names(screen.flags)
-    reasons = screen.screener.reasons(screen.flags)
+    columns = screen.flags.column
+    reasons = screen.flags.reason
     flags = {}
     for column, reason in dict.fromkeys(zip(columns[screen.marks].tolist(), reasons[screen.marks].tolist(), strict=True)):
         chosen = screen.marks & (columns == column) & (reasons == reason)

@@ -1,8 +1,7 @@
 """Screening: makes values missing that cannot be trusted, with reasons, before anything is fitted."""
 
 from surefoot.screening.detectors import Column, Layout, Questionnaire
-from surefoot.screening.screen import Screen, TreatmentDifference, screen
-from surefoot.screening.screener import DETECTORS, Screener, make_detectors
+from surefoot.screening.screen import DETECTORS, Screen, Screener, TreatmentDifference, make_detectors, screen
 
 __all__ = [
     "DETECTORS",

@@ -1,5 +1,6 @@
 """Detects questionnaires that were answered without reading."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -70,37 +71,33 @@ class Careless(Detector):
             for questionnaire in sample.layout.questionnaires
         }
 
-    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
-        detections = []
+    def find(self, batch: ScreenBatch, usual: Any) -> Iterator[Detection]:
         for questionnaire in batch.layout.questionnaires:
+            patterns: AnswerPatterns = usual[questionnaire.name]
             answers = _answers(batch, questionnaire)
-            reasons = self._patterns(answers, usual[questionnaire.name])
+            complete = ~np.isnan(answers).any(axis=0)
+            straight = float(np.prod(patterns.same))
+            alternating = float(np.prod(patterns.alternate))
+            reasons = {}
+            if straight < self.chance:
+                same = complete & (answers[1:] == answers[:-1]).all(axis=0)
+                reasons["same answer to all items"] = np.where(same, 1 - straight, np.nan)
+            if len(answers) >= 4 and alternating < self.chance:
+                again = complete & (answers[2:] == answers[:-2]).all(axis=0) & (answers[0] != answers[1])
+                reasons["alternating answers"] = np.where(again, 1 - alternating, np.nan)
+            if len(patterns.pairs):
+                off = _disagreement(answers, patterns)
+                reasons["inconsistent answers"] = np.where(complete & (off > self.disagreement), off, np.nan)
             if questionnaire.seconds is not None:
                 seconds = batch.column(questionnaire.seconds)
                 least = self.seconds_per_item * len(questionnaire.items)
-                fast = np.where(seconds < least, 1 - seconds / least if least else 0.0, np.nan)
-                reasons.append(("answered too fast", fast))
+                reasons["answered too fast"] = np.where(seconds < least, 1 - seconds / least if least else 0.0, np.nan)
             taken = np.zeros(batch.time.shape, dtype=bool)
-            for reason, score in reasons:
-                detections += _flag_answers(batch, questionnaire, reason, np.where(taken, np.nan, score))
+            for reason, score in reasons.items():
+                # The items, and the scores computed from them.
+                for name in dict.fromkeys((*questionnaire.items, *questionnaire.scores)):
+                    yield Detection(name, reason, np.where(taken | np.isnan(batch.column(name)), np.nan, score))
                 taken |= ~np.isnan(score)
-        return detections
-
-    def _patterns(self, answers: Floats, usual: AnswerPatterns) -> list[tuple[str, Floats]]:
-        complete = ~np.isnan(answers).any(axis=0)
-        straight = float(np.prod(usual.same))
-        alternating = float(np.prod(usual.alternate))
-        patterns = []
-        if straight < self.chance:
-            same = complete & (answers[1:] == answers[:-1]).all(axis=0)
-            patterns.append(("same answer to all items", np.where(same, 1 - straight, np.nan)))
-        if len(answers) >= 4 and alternating < self.chance:
-            again = complete & (answers[2:] == answers[:-2]).all(axis=0) & (answers[0] != answers[1])
-            patterns.append(("alternating answers", np.where(again, 1 - alternating, np.nan)))
-        if len(usual.pairs):
-            off = _disagreement(answers, usual)
-            patterns.append(("inconsistent answers", np.where(complete & (off > self.disagreement), off, np.nan)))
-        return patterns
 
 
 def _answers(batch: ScreenBatch, questionnaire: Questionnaire) -> Floats:
@@ -145,11 +142,3 @@ def _disagreement(answers: Floats, usual: AnswerPatterns) -> Floats:
     for (first, second), r in zip(usual.pairs, usual.correlation, strict=True):
         total += (z[first] - np.sign(r) * z[second]) ** 2 / (2 * (1 - abs(r)))
     return total / max(len(usual.pairs), 1)
-
-
-def _flag_answers(batch: ScreenBatch, questionnaire: Questionnaire, reason: str, score: Floats) -> list[Detection]:
-    """Flag the values of the items and of the scores computed from them."""
-    if np.isnan(score).all():
-        return []
-    names = dict.fromkeys((*questionnaire.items, *questionnaire.scores))
-    return [Detection(name, reason, np.where(np.isnan(batch.column(name)), np.nan, score)) for name in names]

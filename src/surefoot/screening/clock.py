@@ -1,5 +1,6 @@
 """Detects impossible times and duplicated uploads."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -7,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Detection, Detector, Floats, Mask, ScreenBatch
+from surefoot.screening.detectors import Detection, Detector, Floats, ScreenBatch
 
 HOUR = 3600.0
 IN_ORDER = 0.05
@@ -61,44 +62,35 @@ class Clock(Detector):
     def learn(self, sample: ScreenBatch) -> tuple[float, float]:
         return self._last_moment(), sample.typical_gap
 
-    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
+    def find(self, batch: ScreenBatch, usual: Any) -> Iterator[Detection]:
         if not batch.layout.clock:
-            return []
-        last_moment, gap = usual
-        time = batch.time
-        out_of_line, back = _jumps(batch)
-        hour = back <= HOUR
-        wrong = [
-            ("in the future", np.where(time > last_moment, (time - last_moment) / HOUR, np.nan)),
-            ("clock jump", np.where(out_of_line & ~hour, back / HOUR, np.nan)),
-            ("hour twice", np.where(out_of_line & hour, back / HOUR, np.nan)),
-        ]
-        for column in batch.layout.positions("enrolment"):
-            early = batch.values[column] - time
-            wrong.insert(1, ("before enrolment", np.where(early > 0, early / HOUR, np.nan)))
-        detections = [Detection(batch.layout.time, reason, score) for reason, score in wrong if not np.isnan(score).all()]
-        return detections + self._duplicates(batch, gap)
-
-    def _duplicates(self, batch: ScreenBatch, gap: float) -> list[Detection]:
-        columns = [column for role in ("state", "outcome") for column in batch.layout.positions(role)]
+            return
+        last_moment, typical_gap = usual
+        layout = batch.layout
+        jump = _find_jumps(batch)
+        wrong = [("in the future", batch.time - last_moment)]
+        wrong += [("before enrolment", batch.values[column] - batch.time) for column in layout.positions("enrolment")]
+        for reason, late in wrong:
+            yield Detection(layout.time, reason, np.where(late > 0, late / HOUR, np.nan))
+        yield Detection(layout.time, "clock jump", np.where(jump > HOUR, jump / HOUR, np.nan))
+        yield Detection(layout.time, "hour twice", np.where(jump <= HOUR, jump / HOUR, np.nan))
+        columns = [*layout.positions("state"), *layout.positions("outcome")]
         values = batch.values[columns]
         gaps = batch.gaps()
         present = ~np.isnan(values)
         same = np.zeros(values.shape, dtype=bool)
         same[..., 1:] = (values[..., 1:] == values[..., :-1]) | ~(present[..., 1:] | present[..., :-1])
         informative = (present & (values != 0)).sum(axis=0) >= 2
-        near = (gaps <= 60 * self.duplicate_minutes) & (gaps < 0.5 * gap)
+        near = (gaps <= 60 * self.duplicate_minutes) & (gaps < 0.5 * typical_gap)
         twice = same.all(axis=0) & informative & near
-        if not twice.any():
-            return []
-        return [
-            Detection(batch.layout.columns[column].name, "duplicated upload", np.where(twice & has_value, gaps / 60, np.nan))
-            for column, has_value in zip(columns, present, strict=True)
-        ]
+        for column, has_value in zip(columns, present, strict=True):
+            score = np.where(twice & has_value, gaps / 60, np.nan)
+            yield Detection(layout.columns[column].name, "duplicated upload", score)
 
 
-def _jumps(batch: ScreenBatch) -> tuple[Mask, Floats]:
-    """Rows whose time does not lie between the times of the neighbouring rows in the file, and the error in seconds."""
+def _find_jumps(batch: ScreenBatch) -> Floats:
+    """The error in seconds of rows whose time does not lie between the times of the neighbouring rows in the file; else
+    NaN."""
     order = np.argsort(np.where(batch.inside, batch.rows, np.iinfo(np.int64).max), axis=1, kind="stable")
     time = np.take_along_axis(batch.time, order, axis=1)
     before = np.concatenate([np.full_like(time[:, :1], -np.inf), time[:, :-1]], axis=1)
@@ -111,9 +103,7 @@ def _jumps(batch: ScreenBatch) -> tuple[Mask, Floats]:
     spike = (before <= after) & (ahead > 0) & ~np.concatenate([alone[:, 1:], np.zeros_like(alone[:, :1])], axis=1)
     stays = (behind > 0) & ~np.concatenate([np.zeros_like(spike[:, :1]), spike[:, :-1]], axis=1)
     off = np.where(spike, ahead, np.where(stays, behind, np.nan))
-    backwards = (behind > 0).sum(axis=1)
-    ordered = backwards <= np.maximum(IN_ORDER * batch.inside.sum(axis=1), 1)
-    off = np.where(ordered[:, None] & np.isfinite(off), off, np.nan)
-    shift = np.full(time.shape, np.nan)
-    np.put_along_axis(shift, order, off, axis=1)
-    return ~np.isnan(shift), shift
+    ordered = (behind > 0).sum(axis=1) <= np.maximum(IN_ORDER * batch.inside.sum(axis=1), 1)
+    jump = np.full(time.shape, np.nan)
+    np.put_along_axis(jump, order, np.where(ordered[:, None] & np.isfinite(off), off, np.nan), axis=1)
+    return jump

@@ -1,13 +1,13 @@
 """The interface of detectors: the values that a detector sees, and the detections that it returns.
 
-A detector never sees the action. Adding one takes one file and one line in `screener.DETECTORS`.
+A detector never sees the action. Adding one takes one file and one line in `screen.DETECTORS`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -123,24 +123,13 @@ class ScreenBatch:
         between = gaps[gaps > 0]
         return float(np.median(between)) if between.size else 1.0
 
-    def without(self, detections: Sequence[Detection]) -> ScreenBatch:
-        """The batch with the flagged values missing."""
-        if not detections:
-            return self
-        values = self.values.copy()
-        for detection in detections:
-            values[self.layout.position(detection.column)][detection.flagged] = np.nan
-        return replace(self, values=values)
 
-
-@dataclass(frozen=True, eq=False)
-class Detection:
-    """The values of one column that a detector flags."""
+class Detection(NamedTuple):
+    """The values of one column that a detector flags: those with a score, (participants, decision points)."""
 
     column: str
     reason: str
     score: Floats
-    """(participants, decision points); NaN where nothing is flagged."""
 
     @property
     def flagged(self) -> Mask:
@@ -157,7 +146,7 @@ class Detector(ABC):
 
     name: ClassVar[str]
     reasons: ClassVar[tuple[str, ...]]
-    """The reasons that the detector gives for its flags."""
+    """The reasons that the detector gives for its flags; no other detector gives them."""
     reported: ClassVar[tuple[str, ...]] = ()
     """Values flagged for these reasons are reported and not marked as missing."""
     reference: ClassVar[str]
@@ -171,17 +160,16 @@ class Detector(ABC):
         return None
 
     @abstractmethod
-    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
+    def find(self, batch: ScreenBatch, usual: Any) -> Iterator[Detection]:
         """Flag values of a batch, given the patterns that `learn` returned."""
 
 
 class Ties(NamedTuple):
-    """Distinct values in ascending order and the number of runs of each."""
+    """Distinct values in ascending order, the number of runs of each, and whether hardly any two values are the same."""
 
     values: Floats
     counts: NDArray[np.int64]
     continuous: bool
-    """Whether hardly any two values are the same."""
 
 
 def count_ties(values: Floats) -> Ties:

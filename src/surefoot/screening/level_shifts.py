@@ -1,5 +1,6 @@
 """Detects lasting changes of a participant's level or scale (a new device, a recalibration) and reports them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -46,24 +47,18 @@ class LevelShifts(Detector):
         if not (self.threshold > 0 and self.size >= 0 and self.shortest >= 2):
             raise InputError(f"level_shifts needs threshold > 0, size >= 0 and shortest >= 2; got {self}")
 
-    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
-        columns = list(batch.layout.measured)
+    def find(self, batch: ScreenBatch, usual: Any) -> Iterator[Detection]:
+        columns = batch.layout.measured
         shape = batch.values.shape
         if not columns or shape[2] < 2 * self.shortest:
-            return []
+            return
         z, present = _standardise(batch.values[columns].reshape(-1, shape[2]))
-        scores = {}
         for reason, series in (("level shift", z), ("scale shift", np.abs(z) / SIZE_DEVIATION)):
             score = np.full(z.shape, np.nan)
             likely = _could_change(series, present, self.threshold)
             score[likely] = self._change(series[likely], present[likely])
-            scores[reason] = score.reshape(len(columns), *shape[1:])
-        return [
-            Detection(batch.layout.columns[column].name, reason, score[position])
-            for position, column in enumerate(columns)
-            for reason, score in scores.items()
-            if not np.isnan(score[position]).all()
-        ]
+            for column, scores in zip(columns, score.reshape(len(columns), *shape[1:]), strict=True):
+                yield Detection(batch.layout.columns[column].name, reason, scores)
 
     def _change(self, z: Floats, present: Mask) -> Floats:
         """The statistic at the first decision point after the largest change of each participant; NaN elsewhere."""

@@ -1,12 +1,13 @@
 """Detects zeros of a device that is not worn, or dead."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from surefoot.errors import InputError
-from surefoot.screening.detectors import Detection, Detector, Floats, Layout, Mask, ScreenBatch, count_ties
+from surefoot.screening.detectors import Detection, Detector, Mask, ScreenBatch, count_ties
 from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
 
 BOTH_SIDES = 0.01
@@ -52,89 +53,74 @@ class NotWorn(Detector):
             raise InputError(f"not_worn needs 0.5 <= threshold < 1, weight > 0 and rounds >= 1; got {self}")
 
     def learn(self, sample: ScreenBatch) -> WearPatterns:
-        impossible = tuple(
-            sample.layout.columns[position].name
-            for position in sample.layout.measured
-            if _zero_is_impossible(sample.values[position])
-        )
-        devices = _devices(sample.layout, impossible)
         gap = sample.typical_gap
+        impossible = []
+        devices: dict[str, None] = {}
+        for position in sample.layout.measured:
+            column = sample.layout.columns[position]
+            values = sample.values[position]
+            present = values[~np.isnan(values)]
+            both_signs = present.size and min((present < 0).mean(), (present > 0).mean()) > BOTH_SIDES
+            has_zeros = bool((present == 0).any())
+            if has_zeros and both_signs and count_ties(np.where(values == 0, np.nan, values)).continuous:
+                impossible.append(column.name)
+            elif column.device is not None:
+                devices[column.device] = None
+        patterns = WearPatterns(tuple(impossible), tuple(devices), None, gap)
         if not devices:
-            return WearPatterns(impossible, (), None, gap)
-        event, seen = _steps(sample, devices, impossible)
-        rate = event.reshape(-1, 2, *event.shape[1:]).sum(axis=(0, 3)) + 1.0
-        rate = 0.5 * rate / (seen.reshape(-1, 2, *event.shape[1:]).sum(axis=(0, 3)) + 2.0)
+            return patterns
+        event, seen = _find_zeros(sample, patterns)
+        hits, steps = (mask.reshape(-1, 2, *mask.shape[1:]).sum(axis=(0, 3)) for mask in (event, seen))
         chain = learn_chain(
             event,
             seen,
             relative_gaps(sample.gaps(), gap),
-            Chain.first_guess(rate),
+            Chain.first_guess(0.5 * (hits + 1.0) / (steps + 2.0)),
             weight=self.weight,
             rounds=self.rounds if event.any() else 0,
             most_enter=0.5,
             floor=np.zeros(1),
         )
-        return WearPatterns(impossible, devices, chain, gap)
+        return patterns._replace(chain=chain)
 
-    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
-        names = [column.name for column in batch.layout.columns]
-        detections = []
+    def find(self, batch: ScreenBatch, usual: Any) -> Iterator[Detection]:
         for name in usual.impossible:
-            zero = batch.values[names.index(name)] == 0
-            if zero.any():
-                detections.append(Detection(name, "not worn", np.where(zero, 1.0, np.nan)))
+            yield Detection(name, "not worn", np.where(batch.column(name) == 0, 1.0, np.nan))
         if usual.chain is None:
-            return detections
-        event, seen = _steps(batch, usual.devices, usual.impossible)
+            return
+        event, seen = _find_zeros(batch, usual)
         if not event.any():
-            return detections
+            return
         moves = usual.chain.moves(relative_gaps(batch.gaps(), usual.typical_gap))
         filtered = run_filter(event, seen, usual.chain, moves, self.weight, np.zeros(1))
         depth = np.broadcast_to(AHEAD, (2, len(usual.devices)))
         likely = look_ahead(event, seen, filtered, moves, depth).reshape(-1, 2, *event.shape[1:])
         for position, column in enumerate(batch.layout.columns):
-            if column.name in usual.impossible or column.device not in usual.devices:
-                continue
-            kind = int(column.role == "outcome")
-            chance = likely[:, kind, usual.devices.index(column.device)].T
-            flagged = (batch.values[position] == 0) & (chance >= self.threshold)
-            if flagged.any():
-                detections.append(Detection(column.name, "not worn", np.where(flagged, chance, np.nan)))
-        return detections
+            if column.name not in usual.impossible and column.device in usual.devices:
+                chance = likely[:, int(column.role == "outcome"), usual.devices.index(column.device)].T
+                flagged = (batch.values[position] == 0) & (chance >= self.threshold)
+                yield Detection(column.name, "not worn", np.where(flagged, chance, np.nan))
 
 
-def _zero_is_impossible(values: Floats) -> bool:
-    present = values[~np.isnan(values)]
-    if not (present == 0).any():
-        return False
-    both = min((present < 0).mean(), (present > 0).mean()) > BOTH_SIDES
-    return bool(both) and count_ties(np.where(values == 0, np.nan, values)).continuous
-
-
-def _devices(layout: Layout, impossible: tuple[str, ...]) -> tuple[str, ...]:
-    judged = (layout.columns[position] for position in layout.measured)
-    return tuple(dict.fromkeys(c.device for c in judged if c.device is not None and c.name not in impossible))
-
-
-def _steps(batch: ScreenBatch, devices: tuple[str, ...], impossible: tuple[str, ...]) -> tuple[Mask, Mask]:
+def _find_zeros(batch: ScreenBatch, usual: WearPatterns) -> tuple[Mask, Mask]:
     """Whether all present columns of each device are 0, and whether any is present: (steps, devices, participants).
 
     The state columns of a decision point make one step, its outcomes the next.
     """
     participants, points = batch.time.shape
-    event = np.zeros((points, 2, len(devices), participants), dtype=bool)
+    event = np.zeros((points, 2, len(usual.devices), participants), dtype=bool)
     seen = np.zeros_like(event)
+    measured = [(position, batch.layout.columns[position]) for position in batch.layout.measured]
     for kind, role in enumerate(("state", "outcome")):
-        for group, device in enumerate(devices):
+        for group, device in enumerate(usual.devices):
             chosen = [
                 position
-                for position in batch.layout.measured
-                if batch.layout.columns[position].device == device
-                and batch.layout.columns[position].role == role
-                and batch.layout.columns[position].name not in impossible
+                for position, column in measured
+                if column.device == device and column.role == role and column.name not in usual.impossible
             ]
             values = batch.values[chosen]
             recorded = (~np.isnan(values)).any(axis=0)
             seen[:, kind, group] = recorded.T
             event[:, kind, group] = (recorded & ((values == 0) | np.isnan(values)).all(axis=0)).T
-    return event.reshape(2 * points, len(devices), participants), seen.reshape(2 * points, len(devices), participants)
+    steps = (2 * points, len(usual.devices), participants)
+    return event.reshape(steps), seen.reshape(steps)

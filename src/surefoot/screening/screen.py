@@ -1,13 +1,14 @@
 """Screens logs before they are fitted: flags values that cannot be trusted, with reasons, and makes them missing.
 
-Flags that depend on the action mean that the action makes values go missing, and that removing them causes bias.
+All detectors run in order: they learn patterns from a sample of participants, then flag values of everybody. Flags that
+depend on the action mean that the action makes values go missing, and that removing them causes bias.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -20,15 +21,28 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
 from surefoot.reports.numbers import format_percent, format_signed
 from surefoot.reports.summaries import ShownResult, make_table
-from surefoot.screening.detectors import Column, Floats, Layout, Mask, Questionnaire, ScreenBatch
+from surefoot.screening.careless import Careless
+from surefoot.screening.clock import Clock
+from surefoot.screening.codes import Codes
+from surefoot.screening.detectors import Column, Detector, Floats, Layout, Mask, Questionnaire, ScreenBatch
+from surefoot.screening.level_shifts import LevelShifts
 from surefoot.screening.not_worn import NotWorn
-from surefoot.screening.screener import Flags, LearnedPatterns, Screener, make_detectors, sample_people
 from surefoot.screening.stuck import Stuck
+from surefoot.screening.units import Units
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
+DETECTORS: dict[str, type[Detector]] = {
+    detector.name: detector for detector in (Clock, Codes, NotWorn, Stuck, Units, Careless, LevelShifts)
+}
+"""All detectors, in the order in which they run: no detector sees a value that an earlier detector marked as missing."""
+SAMPLE = (10, 10)
+"""Groups in the sample, and participants in a group. Groups are evenly spaced through the ids; participants with
+neighbouring ids are often in one file."""
+LearnedPatterns = dict[str, Any]
+"""The patterns that every detector learned from the sample, by the name of the detector."""
 LEAST_DIFFERENCE = 0.01
 """A difference of less than one flagged decision point in a hundred is too small to change an effect."""
 SURELY = 3.0
@@ -40,16 +54,120 @@ NOT_AVAILABLE = "not available"
 """Name, in counts by action, of decision points at which nothing could be sent."""
 SHOWN_PEOPLE = 100
 """The map shows at most this many people, those with the most flags."""
-MEANINGS = (
-    ("no decision point", "paper"),
-    ("as measured", "grid"),
-    ("as measured, sent", "sky"),
-    ("missing", "grey"),
-    ("not worn", "orange"),
-    ("stuck", "purple"),
-    ("flagged otherwise", "green"),
-)
-"""Meanings of a cell of the map, with their colours; later meanings take precedence."""
+MEANINGS = {
+    "no decision point": "paper",
+    "as measured": "grid",
+    "as measured, sent": "sky",
+    "missing": "grey",
+    "not worn": "orange",
+    "stuck": "purple",
+    "flagged otherwise": "green",
+}
+"""Meanings of a cell of the map, with their colours."""
+
+
+class Flags(NamedTuple):
+    """Flagged values, one entry each, in the order of the rows."""
+
+    row: NDArray[np.int64]
+    """In the logs, from 0."""
+    column: NDArray[np.str_]
+    detector: NDArray[np.str_]
+    reason: NDArray[np.str_]
+    score: Floats
+
+    @classmethod
+    def join(cls, pieces: Iterable[Flags]) -> Flags:
+        empty = (np.empty(0, np.int64), *[np.empty(0, np.str_)] * 3, np.empty(0))
+        joined = [np.concatenate(arrays) for arrays in zip(empty, *pieces, strict=True)]
+        order = np.argsort(joined[0], kind="stable")
+        return cls._make(array[order] for array in joined)
+
+
+@dataclass(frozen=True)
+class Screener:
+    """The columns of a study and the detectors that look at them."""
+
+    layout: Layout
+    """The columns."""
+    detectors: tuple[Detector, ...] = field(default_factory=lambda: make_detectors({}))
+    """The detectors, in the order in which they run."""
+    outcome: bool = True
+    """Whether flagged outcomes become missing. Otherwise they are reported and not changed."""
+
+    def __post_init__(self) -> None:
+        for detector in self.detectors:
+            detector.check()
+
+    def learn_and_find(self, batch: ScreenBatch, usual: LearnedPatterns | None = None) -> tuple[LearnedPatterns, Flags]:
+        """Patterns, learned from the batch unless `usual` is given, and all flags of the batch."""
+        flags = []
+        patterns = dict(usual or {})
+        for detector in self.detectors:
+            if usual is None:
+                patterns[detector.name] = detector.learn(batch)
+            values = batch.values.copy()
+            for detection in detector.find(batch, patterns[detector.name]):
+                flagged = detection.flagged
+                if flagged.any():
+                    texts = (detection.column, detector.name, detection.reason)
+                    column, name, reason = (np.full(np.count_nonzero(flagged), text) for text in texts)
+                    flags.append(Flags(batch.rows[flagged], column, name, reason, detection.score[flagged]))
+                    if detection.reason not in detector.reported:
+                        values[self.layout.position(detection.column)][flagged] = np.nan
+            batch = replace(batch, values=values)
+        return patterns, Flags.join(flags)
+
+    def marks(self, flags: Flags) -> Mask:
+        """For every flag whether the value became missing; otherwise it is only reported."""
+        reported = [reason for detector in self.detectors for reason in detector.reported]
+        unchanged = [] if self.outcome else [column.name for column in self.layout.columns if column.role == "outcome"]
+        return ~np.isin(flags.reason, reported) & ~np.isin(flags.column, unchanged)
+
+
+def make_detectors(parameters: Mapping[str, Mapping[str, Any] | bool]) -> tuple[Detector, ...]:
+    """Every detector, with these parameters.
+
+    Parameters
+    ----------
+    parameters
+        By the name of the detector; False leaves it out.
+
+    Returns
+    -------
+    tuple of Detector
+
+    Examples
+    --------
+    >>> [detector.name for detector in make_detectors({"units": False, "stuck": {"threshold": 0.99}})]
+    ['clock', 'codes', 'not_worn', 'stuck', 'careless', 'level_shifts']
+    """
+    for name in parameters:
+        if name not in DETECTORS:
+            raise InputError(f"there is no detector '{name}'{did_you_mean(name, DETECTORS)}; choose from {list(DETECTORS)}")
+    detectors = []
+    for name, detector in DETECTORS.items():
+        given = parameters.get(name, {})
+        if given is False:
+            continue
+        try:
+            detectors.append(detector(**({} if given is True else given)))
+        except TypeError as error:
+            raise InputError(f"{name}: {error}") from error
+    return tuple(detectors)
+
+
+def sample_people(people: int) -> NDArray[np.int64]:
+    """Positions of the sampled participants among all `people` in the order of their ids.
+
+    >>> len(sample_people(30)), len(sample_people(1_000_000)), sample_people(1_000_000)[[0, 9, 10, 99]]
+    (30, 100, array([     0,      9, 111110, 999999]))
+    """
+    groups, size = SAMPLE
+    if people <= groups * size:
+        return np.arange(people)
+    first = np.linspace(0, people - size, groups).astype(np.int64)
+    return np.asarray((first[:, None] + np.arange(size)).ravel())
 
 
 class TreatmentDifference(NamedTuple):
@@ -135,9 +253,9 @@ class Screen(ShownResult):
         differences = []
         for code in range(1, logs.actions):
             treated = logs.available & (logs.action == code)
-            for number, detector in enumerate(self.screener.detectors):
+            for detector in self.screener.detectors:
                 flagged = np.zeros(len(logs), dtype=bool)
-                flagged[self.flags.row[(self.flags.detector == number) & self.marks]] = True
+                flagged[self.flags.row[(self.flags.detector == detector.name) & self.marks]] = True
                 if not (flagged & (nothing | treated)).any() or not nothing.any() or not treated.any():
                     continue
                 difference = difference_interval(
@@ -164,14 +282,13 @@ class Screen(ShownResult):
 
     def counts(self) -> dict[str, int]:
         """How many values were flagged for each reason."""
-        reasons, numbers = np.unique(self.screener.reasons(self.flags), return_counts=True)
-        return {str(reason): int(number) for reason, number in zip(reasons, numbers, strict=True)}
+        return dict(sorted(Counter(self.flags.reason.tolist()).items()))
 
     def list_counts(self) -> list[dict[str, Any]]:
         """For every column and reason: how many values, how many of them became missing, and after which action."""
         actions = np.array([*self.logs.action_names, NOT_AVAILABLE])
         arms = actions[np.where(self.logs.available, self.logs.action, len(actions) - 1)[self.flags.row]]
-        words = (self.screener.column_names(self.flags), self.screener.reasons(self.flags), arms, self.marks)
+        words = (self.flags.column, self.flags.reason, arms, self.marks)
         counter = Counter(zip(*(values.tolist() for values in words), strict=True))
         rows: dict[tuple[str, str], dict[str, Any]] = {}
         for (column, reason, arm, is_missing), count in sorted(counter.items()):
@@ -182,15 +299,6 @@ class Screen(ShownResult):
             row["after"][arm] = row["after"].get(arm, 0) + count
         return list(rows.values())
 
-    def missing(self) -> dict[str, NDArray[np.int64]]:
-        """For every column with a flag: how many values became missing, per participant of `logs.participants`."""
-        missing = {}
-        columns = self.screener.column_names(self.flags)
-        for column in dict.fromkeys(columns[self.marks].tolist()):
-            rows = self.flags.row[(columns == column) & self.marks]
-            missing[column] = np.bincount(self.logs.participant_index[rows], minlength=len(self.logs.participants))
-        return missing
-
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per flagged value: `row` in the file, participant, time, column, reason and score."""
         flags = self.flags
@@ -199,8 +307,8 @@ class Screen(ShownResult):
             "row": self.row[flags.row],
             "participant": logs.participants[logs.participant_index[flags.row]],
             "time": logs.time[flags.row],
-            "column": self.screener.column_names(flags),
-            "reason": self.screener.reasons(flags),
+            "column": flags.column,
+            "reason": flags.reason,
             "score": flags.score,
         }
         return make_frame(data, backend or logs.backend)
@@ -241,17 +349,10 @@ class Screen(ShownResult):
 
     def render_page(self, *, title: str, source: str, checks: Sequence[Any] = ()) -> str:
         """A self-contained HTML page; `checks` of the logs come first."""
-        from markupsafe import Markup
-
         from surefoot.reports.figures import DARK, LIGHT
         from surefoot.reports.render import inline_svg, render
 
-        people = len(self.logs.participants)
-        shown = f"the {SHOWN_PEOPLE} of {people} people with most flags" if people > SHOWN_PEOPLE else f"all {people} people"
-        note = f"Each row is a participant, each cell a decision point; {shown}. Long coloured stretches are worth a call."
         words = "Map of participants and decision points: worn, not worn, stuck, missing, sent"
-        day, night = (inline_svg(self.plot(palette), words, raster=True) for palette in (LIGHT, DARK))
-        chart = Markup('<span class="day">{}</span><span class="night">{}</span>').format(day, night)
         return render(
             "screen.html",
             title=title,
@@ -260,50 +361,27 @@ class Screen(ShownResult):
             checks=checks,
             treatment=self.treatment,
             detectors=self.screener.detectors,
-            chart=(chart, note),
+            charts=[inline_svg(self.plot(palette), words, raster=True) for palette in (LIGHT, DARK)],
+            most_people=SHOWN_PEOPLE,
             people=self._count_by_participant(),
         )
 
     def _count_by_participant(self) -> list[dict[str, Any]]:
         """Counts of flags by participant and reason; participants with the most flags come first."""
         logs = self.logs
-        reasons = self.screener.reasons(self.flags)
-        counts = {
-            reason: np.bincount(logs.participant_index[self.flags.row[reasons == reason]], minlength=len(logs.participants))
-            for reason in self.counts()
-        }
-        total = sum(counts.values(), np.zeros(len(logs.participants), dtype=np.int64))
+        person = logs.participant_index[self.flags.row]
+        total = np.bincount(person, minlength=len(logs.participants))
         points = np.diff(logs.starts)
+        reasons = list(self.counts())
         return [
             {
-                "participant": logs.participants[person].item(),
-                "decision points": int(points[person]),
-                **{reason: int(by_person[person]) for reason, by_person in counts.items()},
+                "participant": logs.participants[number].item(),
+                "decision points": int(points[number]),
+                **{reason: int((self.flags.reason[person == number] == reason).sum()) for reason in reasons},
             }
-            for person in np.argsort(-total, kind="stable")[:SHOWN_PEOPLE]
-            if total[person]
+            for number in np.argsort(-total, kind="stable")[:SHOWN_PEOPLE]
+            if total[number]
         ]
-
-    def map_cells(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Ids of the people shown, and the meaning of each decision point: positions in `MEANINGS`, (people, time)."""
-        logs = self.logs
-        cells = np.where(logs.action > 0, 2, 1)
-        cells[np.isnan(logs.reward) | np.isnan(logs.state).any(axis=1)] = 3
-        names = self.screener.detector_names(self.flags)
-        for code, chosen in (
-            (6, ~np.isin(names, (NotWorn.name, Stuck.name))),
-            (5, names == Stuck.name),
-            (4, names == NotWorn.name),
-        ):
-            cells[self.flags.row[chosen & self.marks]] = code
-        flags = np.bincount(logs.participant_index[self.flags.row], minlength=len(logs.participants))
-        shown = np.sort(np.argsort(-flags, kind="stable")[:SHOWN_PEOPLE])
-        longest = int(np.diff(logs.starts)[shown].max(initial=0))
-        grid = np.zeros((len(shown), longest), dtype=np.int64)
-        for line, person in enumerate(shown):
-            rows = logs.order[logs.starts[person] : logs.starts[person + 1]]
-            grid[line, : len(rows)] = cells[rows]
-        return logs.participants[shown], grid
 
     def plot(self, palette: Mapping[str, str] | None = None) -> Figure:
         """Participants × decision points: worn, not worn, stuck, missing, sent. An image has the colours of day or night."""
@@ -312,17 +390,29 @@ class Screen(ShownResult):
 
         from surefoot.reports.figures import GREY, LEGEND, LIGHT, label_axes, new_figure
 
-        people, grid = self.map_cells()
-        colours = [(palette or LIGHT)[colour] for _, colour in MEANINGS]
-        figure, axes = new_figure(width=9.0, height=min(2.2 + 0.11 * len(people), 12.0))
+        logs = self.logs
+        names = list(MEANINGS)
+        cells = np.where(logs.action > 0, names.index("as measured, sent"), names.index("as measured"))
+        cells[np.isnan(logs.reward) | np.isnan(logs.state).any(axis=1)] = names.index("missing")
+        cells[self.flags.row[self.marks]] = names.index("flagged otherwise")
+        for detector, meaning in ((Stuck.name, "stuck"), (NotWorn.name, "not worn")):
+            cells[self.flags.row[(self.flags.detector == detector) & self.marks]] = names.index(meaning)
+        flags = np.bincount(logs.participant_index[self.flags.row], minlength=len(logs.participants))
+        shown = np.sort(np.argsort(-flags, kind="stable")[:SHOWN_PEOPLE])
+        grid = np.zeros((len(shown), int(np.diff(logs.starts)[shown].max(initial=0))), dtype=np.int64)
+        for line, person in enumerate(shown):
+            rows = logs.order[logs.starts[person] : logs.starts[person + 1]]
+            grid[line, : len(rows)] = cells[rows]
+        colours = [(palette or LIGHT)[colour] for colour in MEANINGS.values()]
+        figure, axes = new_figure(width=9.0, height=min(2.2 + 0.11 * len(shown), 12.0))
         scale = {"cmap": ListedColormap(colours), "vmin": -0.5, "vmax": len(MEANINGS) - 0.5}
         axes.imshow(grid, **scale, aspect="auto", interpolation="nearest")
         label_axes(axes, x="decision point", y="participant", title="What was recorded")
         axes.grid(visible=False)
-        step = -(-len(people) // 25)
-        axes.set_yticks(range(0, len(people), step), [str(name) for name in people[::step]], fontsize=7)
+        step = -(-len(shown) // 25)
+        axes.set_yticks(range(0, len(shown), step), [str(name) for name in logs.participants[shown[::step]]], fontsize=7)
         present = [code for code in range(1, len(MEANINGS)) if (grid == code).any()]
-        handles = [Patch(facecolor=colours[code], edgecolor=GREY, label=MEANINGS[code][0]) for code in present]
+        handles = [Patch(facecolor=colours[code], edgecolor=GREY, label=names[code]) for code in present]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), **LEGEND)
         return figure
 
@@ -379,17 +469,12 @@ def screen(
                     f"{argument}: there is no column '{name}'{did_you_mean(name, names)}; the logs have {list(names)}"
                 )
     values = np.vstack([logs.state.T, logs.reward])
-    yes_no = [bool(np.isin(column[~np.isnan(column)], (0.0, 1.0)).all()) for column in values]
     targets = {name: (number,) for number, name in enumerate(names) if columns is None or name in columns}
-    layout = Layout(
-        columns=tuple(
-            Column(name, "outcome" if number == len(names) - 1 else "state", devices.get(name), number=not yes_no[number])
-            for name, (number,) in targets.items()
-        ),
-        questionnaires=tuple(questionnaires),
-        time=logs.names.time,
-        clock=logs.time.dtype.kind == "M",
-    )
+    screened = []
+    for name, (number,) in targets.items():
+        is_number = not np.isin(values[number][~np.isnan(values[number])], (0.0, 1.0)).all()
+        screened.append(Column(name, "outcome" if number == len(names) - 1 else "state", devices.get(name), is_number))
+    layout = Layout(tuple(screened), tuple(questionnaires), time=logs.names.time, clock=logs.time.dtype.kind == "M")
     screener = Screener(layout, make_detectors(detectors or {}), outcome)
     return screen_values(logs, screener, values[[number for (number,) in targets.values()]], targets, usual=usual)
 
@@ -425,20 +510,21 @@ def screen_values(
     if flags is None:
         flags = Flags.join(screener.learn_and_find(pad(rows), usual)[1] for _, rows in logs.blocks())
     marked = screener.marks(flags)
-    columns = screener.column_names(flags)
     state = logs.state.copy()
     reward = logs.reward.copy()
-    for name in dict.fromkeys(columns[marked].tolist()):
-        rows = flags.row[marked & (columns == name)]
-        for number in targets.get(name, ()):
-            (reward if number == state.shape[1] else state[:, number])[rows] = np.nan
+    measured = np.full(len(flags.row), np.nan)
+    for position, column in enumerate(screener.layout.columns):
+        of_column = flags.column == column.name
+        measured[of_column] = values[position, flags.row[of_column]]
+        for number in targets.get(column.name, ()):
+            (reward if number == state.shape[1] else state[:, number])[flags.row[of_column & marked]] = np.nan
     return Screen(
         logs=logs.with_values(state=state, reward=reward),
         screener=screener,
         flags=flags,
         row=np.arange(len(logs)) if row is None else row,
         usual=usual,
-        values=np.where(flags.column < 0, np.nan, values[flags.column, flags.row]),
+        values=measured,
     )
 
 

@@ -1,9 +1,11 @@
 """Detects dead sensors, which repeat their last value."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surefoot.data.suspect_columns import FEW_VALUES
 from surefoot.errors import InputError
@@ -22,14 +24,21 @@ LIMIT_SHARE = 0.01
 """A floor (or ceiling) holds at least this share of the values; less than `BEYOND_LIMIT` may lie beyond it."""
 
 
+class JudgedColumn(NamedTuple):
+    """A column in which repeats are judged."""
+
+    name: str
+    rounded: bool
+    """Whether equal values are common in the column, so that every value has its own rate of repeats."""
+    low: float
+    high: float
+    """Floor and ceiling; values at or beyond them are not judged."""
+
+
 class RepeatPatterns(NamedTuple):
     """Repeats in the population."""
 
-    columns: tuple[str, ...]
-    rounded: tuple[bool, ...]
-    """Whether equal values are common in the column, so that every value has its own rate of repeats."""
-    limits: tuple[tuple[float, float], ...]
-    """Floor and ceiling of each column; values at or beyond them are not judged."""
+    columns: list[JudgedColumn]
     chain: Chain | None
     typical_gap: float
 
@@ -64,63 +73,61 @@ class Stuck(Detector):
 
     def learn(self, sample: ScreenBatch) -> RepeatPatterns:
         gap = sample.typical_gap
-        judged: dict[str, tuple[bool, tuple[float, float]]] = {}
+        columns = []
         for position in sample.layout.measured:
             values = sample.values[position]
             ties = count_ties(values)
             # A run of one value on a yes/no or 0 to 10 scale says nothing about the sensor.
             if len(ties.values) < FEW_VALUES:
                 continue
-            limits = _find_limits(values)
-            event, seen = _repeats(values, limits)
-            if event.any() and event.sum() <= MOST_REPEATS * seen.sum():
-                judged[sample.layout.columns[position].name] = (not ties.continuous, limits)
-        if not judged:
-            return RepeatPatterns((), (), (), None, gap)
-        rounded = tuple(is_rounded for is_rounded, _ in judged.values())
-        usual = RepeatPatterns(tuple(judged), rounded, tuple(limits for _, limits in judged.values()), None, gap)
-        event, seen, least = _steps(sample, usual)
+            column = JudgedColumn(sample.layout.columns[position].name, not ties.continuous, *_find_limits(values))
+            same, comparable = _find_repeats(values, column)
+            if same.any() and same.sum() <= MOST_REPEATS * comparable.sum():
+                columns.append(column)
+        if not columns:
+            return RepeatPatterns([], None, gap)
+        event, seen = _stack_repeats(sample, columns)
         share = (event.sum(axis=(0, 2)) + 1.0) / (seen.sum(axis=(0, 2)) + 2.0)
+        in_a_row = event[: len(event) - SOME_RUN + 1].copy()
+        for ahead in range(1, SOME_RUN):
+            in_a_row &= event[ahead : len(in_a_row) + ahead]
         chain = learn_chain(
             event,
             seen,
             relative_gaps(sample.gaps(), gap),
             # In a continuous column a live sensor hardly ever repeats a value.
-            Chain.first_guess(np.where(rounded, share, 1e-3)[None, :]),
+            Chain.first_guess(np.where([column.rounded for column in columns], share, 1e-3)[None, :]),
             weight=self.weight,
-            rounds=self.rounds if _in_a_row(event, SOME_RUN).any() else 0,
+            rounds=self.rounds if in_a_row.any() else 0,
             most_enter=MOST_ENTER,
-            floor=least,
+            floor=_find_least_rates(sample, columns, np.arange(len(sample.time))),
         )
-        return usual._replace(chain=chain)
+        return RepeatPatterns(columns, chain, gap)
 
-    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
+    def find(self, batch: ScreenBatch, usual: Any) -> Iterator[Detection]:
         if usual.chain is None:
-            return []
-        repeats = np.stack(
-            [_repeats(batch.column(name), limits)[0] for name, limits in zip(usual.columns, usual.limits, strict=True)]
-        )
+            return
+        event, seen = _stack_repeats(batch, usual.columns)
         # In a rounded column a single repeat is never flagged.
-        candidates = np.where(np.array(usual.rounded)[:, None, None], repeats & np.roll(repeats, 1, axis=2), repeats)
-        people = np.flatnonzero(candidates.any(axis=(0, 2)))
+        rounded = np.array([column.rounded for column in usual.columns])
+        candidates = np.where(rounded[:, None], event & np.roll(event, 1, axis=0), event)
+        people = np.flatnonzero(candidates.any(axis=(0, 1)))
         if not len(people):
-            return []
-        suspects = replace(batch, values=batch.values[:, people], time=batch.time[people], rows=batch.rows[people])
-        event, seen, least = _steps(suspects, usual)
-        moves = usual.chain.moves(relative_gaps(suspects.gaps(), usual.typical_gap))
+            return
+        event = event[..., people]
+        seen = seen[..., people]
+        moves = usual.chain.moves(relative_gaps(batch.gaps()[people], usual.typical_gap))
+        least = _find_least_rates(batch, usual.columns, people)
         filtered = run_filter(event, seen, usual.chain, moves, self.weight, least)
         layout = batch.layout
-        states = [layout.columns[layout.position(name)].role == "state" for name in usual.columns]
+        states = [layout.columns[layout.position(column.name)].role == "state" for column in usual.columns]
         # A flag may use the next state, but not the outcome after the next decision.
         likely = look_ahead(event, seen, filtered, moves, np.array([states], dtype=np.int64))
-        flags = []
-        for group, name in enumerate(usual.columns):
-            flagged = candidates[group, people].T & (likely[:, group] >= self.threshold)
-            if flagged.any():
-                score = np.full(batch.time.shape, np.nan)
-                score[people] = np.where(flagged, likely[:, group], np.nan).T
-                flags.append(Detection(name, "stuck", score))
-        return flags
+        flagged = candidates[..., people] & (likely >= self.threshold)
+        for group, column in enumerate(usual.columns):
+            score = np.full(batch.time.shape, np.nan)
+            score[people] = np.where(flagged[:, group], likely[:, group], np.nan).T
+            yield Detection(column.name, "stuck", score)
 
 
 def _find_limits(values: Floats) -> tuple[float, float]:
@@ -137,39 +144,30 @@ def _find_limits(values: Floats) -> tuple[float, float]:
     return float(low if piled[0] else present[0]), float(high if piled[1] else present[-1])
 
 
-def _repeats(values: Floats, limits: tuple[float, float]) -> tuple[Mask, Mask]:
+def _find_repeats(values: Floats, column: JudgedColumn) -> tuple[Mask, Mask]:
     """Whether each value of (participants, decision points) equals the previous one, and whether this can be judged."""
-    same = np.zeros(values.shape, dtype=bool)
-    same[:, 1:] = values[:, 1:] == values[:, :-1]
-    both = np.zeros(values.shape, dtype=bool)
-    both[:, 1:] = ~np.isnan(values[:, 1:] - values[:, :-1])
-    changes = np.cumsum(both & ~same, axis=1)
+    step = np.diff(values, axis=1, prepend=np.nan)
+    changes = np.cumsum(~np.isnan(step) & (step != 0), axis=1)
     with np.errstate(invalid="ignore"):
-        judged = (values != 0) & (values > limits[0]) & (values < limits[1])
-    seen = both & judged & (changes >= CHANGES_NEEDED)
-    return same & seen, seen
+        judged = (values != 0) & (values > column.low) & (values < column.high)
+    seen = ~np.isnan(step) & judged & (changes >= CHANGES_NEEDED)
+    return (step == 0) & seen, seen
 
 
-def _in_a_row(event: Mask, length: int) -> Mask:
-    """Whether an event at (decision points, …) is the last of at least `length` in a row."""
-    last_of_run = event.copy()
-    for back in range(1, length):
-        last_of_run[back:] &= event[:-back]
-        last_of_run[:back] = False
-    return last_of_run
+def _stack_repeats(batch: ScreenBatch, columns: list[JudgedColumn]) -> tuple[Mask, Mask]:
+    """Repeats, and whether they can be judged: (decision points, columns, participants)."""
+    repeats = np.stack([_find_repeats(batch.column(column.name), column) for column in columns], axis=1)
+    event, seen = repeats.transpose(0, 3, 1, 2)
+    return event, seen
 
 
-def _steps(batch: ScreenBatch, usual: RepeatPatterns) -> tuple[Mask, Mask, Floats]:
-    """Repeats, whether they can be judged, and their least honest rate: (decision points, columns, participants)."""
-    columns = [batch.column(name) for name in usual.columns]
-    repeats = [_repeats(values, limits) for values, limits in zip(columns, usual.limits, strict=True)]
-    least = [
-        _share_so_far(values) if is_rounded else np.zeros(values.shape)
-        for values, is_rounded in zip(columns, usual.rounded, strict=True)
-    ]
-    event = np.stack([same for same, _ in repeats]).transpose(2, 0, 1)
-    seen = np.stack([comparable for _, comparable in repeats]).transpose(2, 0, 1)
-    return event, seen, np.stack(least).transpose(2, 0, 1)
+def _find_least_rates(batch: ScreenBatch, columns: list[JudgedColumn], people: NDArray[np.int64]) -> Floats:
+    """The least honest rate of repeats of those people: (decision points, columns, people)."""
+    rates = np.zeros((len(columns), len(people), batch.time.shape[1]))
+    for group, column in enumerate(columns):
+        if column.rounded:
+            rates[group] = _share_so_far(batch.column(column.name)[people])
+    return rates.transpose(2, 0, 1)
 
 
 def _share_so_far(values: Floats) -> Floats:

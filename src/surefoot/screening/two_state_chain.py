@@ -13,7 +13,6 @@ alternate: the state of a decision point, then its outcome.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Moves = tuple[Array, Array]
+"""`enter` and `leave` of every step, to broadcast to (steps, groups, participants)."""
 
 LONGEST_GAP = 1000.0
 TYPICAL_GAPS = (0.5, 2.0)
@@ -45,8 +46,8 @@ class Chain(NamedTuple):
     def first_guess(cls, rate: Array) -> Chain:
         return cls(np.full_like(rate, 0.02), np.full_like(rate, 0.15), rate)
 
-    def moves(self, gaps: Array) -> tuple[Array, Array]:
-        """`enter` and `leave` of every step, to broadcast to (steps, groups, participants); `gaps` (decision points, …)."""
+    def moves(self, gaps: Array) -> Moves:
+        """From gaps (decision points, participants)."""
         kinds, groups = self.rate.shape
         if gaps.size and gaps.min() == gaps.max():
             gaps = gaps[:, :1]
@@ -66,15 +67,14 @@ def relative_gaps(gaps: Array, typical: float) -> Array:
     return np.clip(relative, 0.0, LONGEST_GAP)
 
 
-@dataclass(frozen=True, eq=False)
-class Filtered:
+class Filtered(NamedTuple):
     """After each step: the probability that the device is not live, and the rate of the event for a live device."""
 
     not_live: Array
     rate: Array
 
 
-def run_filter(event: Mask, seen: Mask, chain: Chain, moves: tuple[Array, Array], weight: float, floor: Array) -> Filtered:
+def run_filter(event: Mask, seen: Mask, chain: Chain, moves: Moves, weight: float, floor: Array) -> Filtered:
     """Filter forwards in time. `floor` is the least rate at each step, broadcast against the events."""
     enter, leave = moves
     kinds, groups = chain.rate.shape
@@ -85,26 +85,20 @@ def run_filter(event: Mask, seen: Mask, chain: Chain, moves: tuple[Array, Array]
     filtered = Filtered(np.empty(event.shape), np.empty(event.shape))
     floor = np.broadcast_to(floor, event.shape)
     stay = 1 - enter - leave
-    quiet = ~event
-    unseen = ~seen
     for step in range(len(event)):
         kind = step % kinds
-        happened = event[step]
-        observed = seen[step]
         before = stay[step] * now + enter[step]
         rate = np.maximum(events[kind] / steps[kind], floor[step], out=filtered.rate[step])
-        now = filtered.not_live[step]
-        np.divide(before, rate + before * (1 - rate), out=now)
-        np.copyto(now, 0.0, where=quiet[step])
-        np.copyto(now, before, where=unseen[step])
-        live = (1 - now) * observed
+        now = np.divide(before, rate + before * (1 - rate), out=filtered.not_live[step])
+        np.copyto(now, 0.0, where=~event[step])
+        np.copyto(now, before, where=~seen[step])
+        live = (1 - now) * seen[step]
         steps[kind] += live
-        live *= happened
-        events[kind] += live
+        events[kind] += live * event[step]
     return filtered
 
 
-def look_ahead(event: Mask, seen: Mask, filtered: Filtered, moves: tuple[Array, Array], depth: NDArray[np.int64]) -> Array:
+def look_ahead(event: Mask, seen: Mask, filtered: Filtered, moves: Moves, depth: NDArray[np.int64]) -> Array:
     """Probability that the device is not live at each step, given the steps so far and the next `depth`, (kinds, groups).
 
     >>> event, seen = np.array([1, 1, 0], bool).reshape(3, 1, 1), np.ones((3, 1, 1), bool)
@@ -123,11 +117,8 @@ def look_ahead(event: Mask, seen: Mask, filtered: Filtered, moves: tuple[Array, 
     return not_live
 
 
-Cells = tuple[NDArray[np.int64], ...]
-
-
 def _messages(
-    cells: Cells, depth: NDArray[np.int64], event: Mask, seen: Mask, rate: Array, moves: tuple[Array, Array]
+    cells: tuple[NDArray[np.int64], ...], depth: NDArray[np.int64], event: Mask, seen: Mask, rate: Array, moves: Moves
 ) -> tuple[Array, Array]:
     """Likelihoods of the next `depth` steps if the device is live at the cell, and if it is not."""
     live = np.ones(len(depth))
@@ -138,11 +129,10 @@ def _messages(
     step, group, participant = (index[further] for index in cells)
     following = (step + 1, group, participant)
     later = _messages(following, depth[further] - 1, event, seen, rate, moves)
-    observed = seen[following]
-    happened = event[following]
-    often = rate[following]
-    next_live = np.where(observed, np.where(happened, often, 1 - often), 1.0) * later[0]
-    next_dead = np.where(observed & ~happened, 0.0, 1.0) * later[1]
+    quiet = seen[following] & ~event[following]
+    often = np.where(seen[following], np.where(event[following], rate[following], 1 - rate[following]), 1.0)
+    next_live = often * later[0]
+    next_dead = np.where(quiet, 0.0, later[1])
     enter, leave = (probability[step + 1, group, participant if probability.shape[2] > 1 else 0] for probability in moves)
     live[further] = next_live + enter * (next_dead - next_live)
     dead[further] = next_dead + leave * (next_live - next_dead)
@@ -164,32 +154,36 @@ def learn_chain(
     gaps = _fold(gaps[:, None], pieces, 1)[:, 0]
     typical = (gaps >= TYPICAL_GAPS[0]) & (gaps <= TYPICAL_GAPS[1])
     first = chain
+
+    def sum_by_kind(values: NDArray[Any]) -> Array:
+        return np.asarray(values.reshape(-1, kinds, groups, event.shape[2]).sum(axis=(0, 3)))
+
+    def blend(sums: Array, counts: Array, guess: Array) -> Array:
+        return (sums + PRIOR_STEPS * guess) / (counts + PRIOR_STEPS)
+
     if not rounds:
-        steps, hits = (mask.reshape(-1, kinds, groups, event.shape[2]).sum(axis=(0, 3)) for mask in (seen, event & seen))
-        seldom = first.enter / (steps + PRIOR_STEPS)
-        often = (hits + PRIOR_STEPS * first.rate) / (steps + PRIOR_STEPS)
-        return Chain(PRIOR_STEPS * seldom, first.leave, often)
+        count = sum_by_kind(seen)
+        rate = blend(sum_by_kind(event & seen), count, first.rate)
+        return Chain(blend(np.zeros(1), count, first.enter), first.leave, rate)
     for _ in range(rounds):
         moves = chain.moves(gaps)
         filtered = run_filter(event, seen, chain, moves, weight, floor)
         dead, entered, left = _smooth_chain(filtered.not_live, moves)
-        shape = (-1, kinds, groups, event.shape[2])
         counts = []
         for kind in range(kinds):
             # A change happens between two steps, so the first step has none.
             steps = np.arange(kind if kind else kinds, len(event), kinds)
             both = seen[steps] & seen[steps - 1] & (typical[steps // kinds][:, None, :] if kind == 0 else True)
             was_dead = dead[steps - 1]
-            sums = [(chance * both).sum(axis=(0, 2)) for chance in (entered[steps], 1 - was_dead, left[steps], was_dead)]
-            counts.append(sums)
+            chances = (entered[steps], 1 - was_dead, left[steps], was_dead)
+            counts.append([(chance * both).sum(axis=(0, 2)) for chance in chances])
         entered_sum, live_sum, left_sum, dead_sum = np.array(counts).transpose(1, 0, 2)
-        live = np.where(seen, 1 - dead, 0.0).reshape(shape).sum(axis=(0, 3))
-        hits = np.where(seen & event, 1 - dead, 0.0).reshape(shape).sum(axis=(0, 3))
+        live = np.where(seen, 1 - dead, 0.0)
         before = chain
         chain = Chain(
-            np.minimum((entered_sum + PRIOR_STEPS * first.enter) / (live_sum + PRIOR_STEPS), most_enter),
-            (left_sum + PRIOR_STEPS * first.leave) / (dead_sum + PRIOR_STEPS),
-            (hits + PRIOR_STEPS * first.rate) / (live + PRIOR_STEPS),
+            np.minimum(blend(entered_sum, live_sum, first.enter), most_enter),
+            blend(left_sum, dead_sum, first.leave),
+            blend(sum_by_kind(np.where(event, live, 0.0)), sum_by_kind(live), first.rate),
         )
         if all(np.allclose(new, old, rtol=SETTLED) for new, old in zip(chain, before, strict=True)):
             break
@@ -207,7 +201,7 @@ def _fold(array: NDArray[Any], pieces: int, kinds: int) -> NDArray[Any]:
     return np.concatenate(np.split(wide, pieces), axis=2)
 
 
-def _smooth_chain(not_live: Array, moves: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+def _smooth_chain(not_live: Array, moves: Moves) -> tuple[Array, Array, Array]:
     """Probabilities given the complete record: not live at each step; became not live, and live again, before each step."""
     # The loop holds only the terms that depend on the next step.
     was = not_live[:-1]

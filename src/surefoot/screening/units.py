@@ -1,5 +1,6 @@
 """Detects values in another unit, or with a misplaced decimal point."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -47,13 +48,8 @@ class UnitModel(NamedTuple):
     """Degrees of freedom of Student's t, (columns,); the fewer, the longer the tails."""
 
 
-class Records(NamedTuple):
-    """Everybody's values, as logarithms in columns with `UnitModel.positive`."""
-
-    values: Floats
-    """(columns, participants, decision points); zeros are missing."""
-    references: dict[int, tuple[Floats, Floats, NDArray[np.int64]]]
-    """Centre, scales and number of values by the length of the record; stored for records that are trusted completely."""
+References = dict[int, tuple[Floats, Floats, NDArray[np.int64]]]
+"""Centre, scales and number of values by the length of the record; stored for records that are trusted completely."""
 
 
 @dataclass(frozen=True)
@@ -88,42 +84,45 @@ class Units(Detector):
             raise InputError(f"units needs 0 < threshold < 1, weight > 0 and factors above 0 other than 1; got {self}")
 
     def learn(self, sample: ScreenBatch) -> UnitModel:
-        columns = tuple(sample.layout.measured)
-        measured = sample.values[list(columns)]
+        columns = sample.layout.measured
+        measured = sample.values[columns]
         with np.errstate(invalid="ignore"):
             positive = np.asarray(~(measured < 0).any(axis=(1, 2)))
-        records = Records(_take_logarithms(measured, positive), {})
-        flat = records.values.reshape(len(columns), int(np.prod(measured.shape[1:])))
+        values = _take_logarithms(measured, positive)
+        flat = values.reshape(len(columns), int(np.prod(measured.shape[1:])))
         middle, scales = _find_quartiles(flat, ~np.isnan(flat))
-        start = UnitModel(columns, middle, scales, np.empty((len(columns), 0)), positive, np.empty(0))
+        start = UnitModel(tuple(columns), middle, scales, np.empty((len(columns), 0)), positive, np.empty(0))
         count = np.maximum((~np.isnan(measured)).sum(axis=(1, 2)), 1)[:, None]
-        return self._find_clusters(records, start, count)
+        cautious = self._estimate_shares(values, {}, start, DEGREES[0], count)
+        # The least shares and the longest tails where there is no cluster.
+        model = cautious._replace(share=np.full_like(cautious.share, RARE))
+        apart = np.flatnonzero((cautious.share > RARE).any(axis=1))
+        if len(apart):
+            start = start._replace(centre=middle[apart], scales=scales[apart], positive=positive[apart])
+            values = values[apart]
+            references: References = {}
+            fits = [self._estimate_shares(values, references, start, degrees, count[apart]) for degrees in DEGREES]
+            likelihoods = []
+            for fit in fits:
+                compared, about = self._whole_records(values, fit)
+                total = np.sum(self._densities(compared, fit, about), axis=0)
+                likelihoods.append(np.nansum(np.log(np.maximum(total, 1e-300)), axis=(1, 2)))
+            chosen = np.argmax(likelihoods, axis=0)
+            share = np.stack([fit.share for fit in fits])[chosen, np.arange(len(apart))]
+            best = fits[0]._replace(share=share, degrees=np.array(DEGREES)[chosen])
+            cluster = self._is_cluster(values, best)
+            model.share[apart[cluster]] = best.share[cluster]
+            model.degrees[apart[cluster]] = best.degrees[cluster]
+        return model
 
-    def _find_clusters(self, records: Records, start: UnitModel, count: NDArray[np.int64]) -> UnitModel:
-        """The shares of units and the tails of every column; the least shares and the longest tails without a cluster."""
-        cautious = self._shares(records, start, DEGREES[0], count)
-        rare = cautious._replace(share=np.full_like(cautious.share, RARE))
-        apart = (cautious.share > RARE).any(axis=1)
-        if not apart.any():
-            return rare
-        columns = np.flatnonzero(apart)
-        column_model = start._replace(**{name: getattr(start, name)[columns] for name in ("centre", "scales", "positive")})
-        column_records = Records(records.values[columns], {})
-        fits = [self._shares(column_records, column_model, degrees, count[columns]) for degrees in DEGREES]
-        chosen = np.argmax([self._log_likelihood(column_records.values, fit) for fit in fits], axis=0)
-        share = np.stack([fit.share for fit in fits])[chosen, np.arange(len(columns))]
-        best = fits[0]._replace(share=share, degrees=np.array(DEGREES)[chosen])
-        cluster = self._is_cluster(column_records.values, best)
-        rare.share[columns[cluster]] = best.share[cluster]
-        rare.degrees[columns[cluster]] = best.degrees[cluster]
-        return rare
-
-    def _shares(self, records: Records, usual: UnitModel, degrees: float, count: NDArray[np.int64]) -> UnitModel:
-        """Estimate the units' shares by expectation and maximisation; `count` is the number of values, including zeros."""
+    def _estimate_shares(
+        self, values: Floats, references: References, usual: UnitModel, degrees: float, count: NDArray[np.int64]
+    ) -> UnitModel:
+        """The units' shares by expectation and maximisation; `count` is the number of values, including zeros."""
         columns = len(usual.centre)
         usual = usual._replace(degrees=np.full(columns, degrees), share=np.full((columns, len(self.factors)), 0.01))
         for _ in range(ROUNDS):
-            total = self._chances(records, usual)[1].sum(axis=1)
+            total = self._find_chances(values, usual, references)[1].sum(axis=1)
             usual = usual._replace(share=np.maximum(np.maximum(total - LEAST_VALUES, 0.0) / count, RARE))
             if (usual.share == RARE).all():
                 # No unit has more values than chance gives; smaller shares would leave even fewer.
@@ -133,16 +132,9 @@ class Units(Detector):
     def _whole_records(self, values: Floats, usual: UnitModel) -> tuple[Floats, tuple[Floats, ...]]:
         """Values of the compared participants, and the centre, scales and degrees of freedom of each complete record."""
         values = values[:, :COMPARED]
-        ordinary = self._chances(Records(values, {}), usual)[0] < 0.5
-        trusted = ~np.isnan(values) & ordinary
-        centre, scales = _reference(values, trusted, trusted.sum(axis=2), usual)
+        ordinary = self._find_chances(values, usual, {})[0] < 0.5
+        centre, scales, _ = _find_reference(values, ordinary, usual)
         return values, (centre[..., None], scales[..., 0, None], scales[..., 1, None], usual.degrees[:, None, None])
-
-    def _log_likelihood(self, values: Floats, usual: UnitModel) -> Floats:
-        """Log-likelihood of every column of the sample, given each participant's complete record."""
-        values, about = self._whole_records(values, usual)
-        total = np.sum(self._densities(values, usual, about), axis=0)
-        return np.asarray(np.nansum(np.log(np.maximum(total, 1e-300)), axis=(1, 2)))
 
     def _densities(self, values: Floats, usual: UnitModel, about: tuple[Floats, ...]) -> list[Floats]:
         """Share times density of each value, in its own unit and then in every other unit."""
@@ -159,10 +151,10 @@ class Units(Detector):
 
         y is the distance from the centre in scales; the tail is Pareto's or exponential, whichever fits better.
         """
-        from scipy.special import xlogy
+        from scipy.special import stdtr, xlogy
 
         values, about = self._whole_records(values, usual)
-        centre, low, high, _ = about
+        centre, low, high, degrees = about
         y = np.where(values > centre, (values - centre) / high, (centre - values) / low)
         with np.errstate(invalid="ignore"):
             far = y > FAR
@@ -177,45 +169,42 @@ class Units(Detector):
         scale = np.where(values > centre, high, low)
         units = sum(self._densities(values, usual, about)[1:]) * scale
         within = np.where(far, np.log(np.maximum(units, 1e-300)), 0.0).sum(axis=(1, 2)) / count
-        beyond = self._chance_beyond(usual, about)
-        return np.asarray(count * (within - np.log(beyond) - sides - np.maximum(pareto, exponential)) > CLUSTER_EVIDENCE)
-
-    def _chance_beyond(self, usual: UnitModel, about: tuple[Floats, ...]) -> Floats:
-        """Mean over participants of the probability that a value in another unit lies beyond FAR, summed over units."""
-        from scipy.special import stdtr
-
-        centre, low, high, degrees = about
-        total = np.zeros(len(centre))
+        # The mean over participants of the probability that a value in another unit lies beyond FAR, summed over units.
+        beyond = np.zeros(len(centre))
         for unit, factor in enumerate(self.factors):
             inside = np.zeros(centre.shape)
             for sign, limit in ((1, centre + FAR * high), (-1, centre - FAR * low)):
                 other = np.where(usual.positive[:, None, None], limit - np.log(factor), limit / factor)
                 inside += sign * stdtr(degrees, (other - centre) / np.where(other > centre, high, low))
-            total += usual.share[:, unit] * (1 - inside).mean(axis=(1, 2))
-        return np.maximum(total, 1e-300)
+            beyond += usual.share[:, unit] * (1 - inside).mean(axis=(1, 2))
+        tail = np.maximum(pareto, exponential)
+        evidence = count * (within - np.log(np.maximum(beyond, 1e-300)) - sides - tail)
+        return np.asarray(evidence > CLUSTER_EVIDENCE)
 
-    def find(self, batch: ScreenBatch, usual: Any) -> list[Detection]:
-        records = Records(_take_logarithms(batch.values[list(usual.columns)], usual.positive), {})
-        detections = []
-        for column, chance in zip(usual.columns, self._chances(records, usual)[0], strict=True):
-            if (chance >= self.threshold).any():
-                name = batch.layout.columns[column].name
-                detections.append(Detection(name, "unit", np.where(chance >= self.threshold, chance, np.nan)))
-        return detections
+    def find(self, batch: ScreenBatch, usual: Any) -> Iterator[Detection]:
+        values = _take_logarithms(batch.values[list(usual.columns)], usual.positive)
+        for column, chance in zip(usual.columns, self._find_chances(values, usual, {})[0], strict=True):
+            score = np.where(chance >= self.threshold, chance, np.nan)
+            yield Detection(batch.layout.columns[column].name, "unit", score)
 
-    def _chances(self, records: Records, usual: UnitModel) -> tuple[Floats, Floats]:
+    def _find_chances(self, records: Floats, usual: UnitModel, references: References) -> tuple[Floats, Floats]:
         """Probability that each value is in another unit, and their expected number per unit: (columns, participants, …)."""
-        chance = np.zeros(records.values.shape)
-        so_far = np.zeros((*records.values.shape[:2], len(self.factors)))
+        chance = np.zeros(records.shape)
+        so_far = np.zeros((*records.shape[:2], len(self.factors)))
         factors = np.array([1.0, *self.factors])[:, None]
-        points = records.values.shape[2]
         end = 0
-        while end < points:
+        while end < records.shape[2]:
             begin = end
-            end = min(max(2 * begin, FIRST_RECORD), points)
-            centre, scales, count = self._refer(records, chance[..., :begin] < 0.5, usual)
+            end = min(max(2 * begin, FIRST_RECORD), records.shape[2])
+            ordinary = chance[..., :begin] < 0.5
+            reference = references.get(begin) if ordinary.all() else None
+            if reference is None:
+                reference = _find_reference(records[..., :begin], ordinary, usual)
+                if ordinary.all():
+                    references[begin] = reference
+            centre, scales, count = reference
             share = (self.weight * usual.share[:, None] + so_far) / (self.weight + count)[..., None]
-            values = records.values[..., begin:end]
+            values = records[..., begin:end]
             spread = (scales > 0).all(axis=-1)
             above = np.where(spread, centre + CANDIDATE * scales[..., 1], np.inf)[..., None]
             below = np.where(spread, centre - CANDIDATE * scales[..., 0], -np.inf)[..., None]
@@ -236,20 +225,6 @@ class Units(Detector):
             np.add.at(so_far, (column, participant), likely)
         return chance, so_far
 
-    def _refer(self, records: Records, ordinary: Mask, usual: UnitModel) -> tuple[Floats, Floats, NDArray[np.int64]]:
-        """Centre, scales and number of the ordinary values so far."""
-        length = ordinary.shape[2]
-        all_ordinary = bool(ordinary.all())
-        if all_ordinary and length in records.references:
-            return records.references[length]
-        known = records.values[..., :length]
-        trusted = ~np.isnan(known) & ordinary
-        count = trusted.sum(axis=2)
-        reference = (*_reference(known, trusted, count, usual), count)
-        if all_ordinary:
-            records.references[length] = reference
-        return reference
-
 
 def _take_logarithms(values: Floats, positive: Mask) -> Floats:
     """Logarithms of columns of positive values; zeros are missing."""
@@ -269,13 +244,15 @@ def _find_quartiles(values: Floats, present: Mask) -> tuple[Floats, Floats]:
     return middle, np.stack([middle - low, high - middle], axis=-1) / QUARTILE
 
 
-def _reference(known: Floats, trusted: Mask, count: NDArray[np.int64], usual: UnitModel) -> tuple[Floats, Floats]:
-    """Centre and scales of every participant's record; short records are shrunk towards the population."""
+def _find_reference(known: Floats, ordinary: Mask, usual: UnitModel) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Centre, scales and number of everybody's ordinary values; short records are shrunk towards the population."""
+    trusted = ~np.isnan(known) & ordinary
+    count = trusted.sum(axis=2)
     middle, own_scales = _find_quartiles(known, trusted)
     enough = count >= FIRST_RECORD - 2
     weight = np.where(enough, count / (count + SCALE_WEIGHT), 0.0)[..., None]
     scales = np.sqrt(weight * own_scales**2 + (1 - weight) * usual.scales[:, None] ** 2)
-    return np.where(enough, middle, usual.centre[:, None]), scales
+    return np.where(enough, middle, usual.centre[:, None]), scales, count
 
 
 def _density(x: Floats, centre: Floats, low: Floats, high: Floats, degrees: Floats) -> Floats:

@@ -22,7 +22,7 @@ from surefoot.screening.codes import Codes
 from surefoot.screening.detectors import Detector, Role
 from surefoot.screening.level_shifts import LevelShifts
 from surefoot.screening.not_worn import NotWorn
-from surefoot.screening.screener import DETECTORS
+from surefoot.screening.screen import DETECTORS
 from surefoot.screening.stuck import Stuck
 from surefoot.screening.units import Units
 from surefoot.study.collection_section import CollectionSection

@@ -25,8 +25,7 @@ from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availab
 from surefoot.data.trajectories import Trajectories, read_columns, take_probability
 from surefoot.errors import InputError
 from surefoot.screening.detectors import Column, Layout, Questionnaire
-from surefoot.screening.screen import Screen, as_seconds, screen_values
-from surefoot.screening.screener import LearnedPatterns, Screener
+from surefoot.screening.screen import LearnedPatterns, Screen, Screener, as_seconds, screen_values
 from surefoot.study.log_description import LogDescription, Reward, ScreenSection
 
 
@@ -62,7 +61,7 @@ class StudyLogs:
         if self.screen is None:
             return self.raw_reward
         screen = self.screen
-        flagged = screen.marks & (screen.screener.column_names(screen.flags) == self.logs.names.reward)
+        flagged = screen.marks & (screen.flags.column == self.logs.names.reward)
         measured = self.raw_reward.copy()
         measured[screen.flags.row[flagged]] = screen.values[flagged]
         return measured

@@ -158,7 +158,7 @@ def flag_unworn(trial: Trial, since: datetime) -> list[tuple[Any, bool]]:
     if screen is None:
         return []
     unworn = np.zeros(len(rows), dtype=bool)
-    chosen = screen.screener.detector_names(screen.flags) == NotWorn.name
+    chosen = screen.flags.detector == NotWorn.name
     unworn[screen.row[screen.flags.row[chosen]]] = True
     return list(zip(rows, unworn.tolist(), strict=True))
 

@@ -8,7 +8,7 @@ import pytest
 import surefoot as sf
 from surefoot.screening import Questionnaire, screen
 from surefoot.screening.detectors import Column
-from surefoot.screening.screener import DETECTORS
+from surefoot.screening.screen import DETECTORS
 from tests.screening.blocks import make_block
 
 ITEMS = ("q1", "q2", "q3", "q4")
