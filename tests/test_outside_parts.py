@@ -443,11 +443,11 @@ def test_a_kind_of_column_goes_through_init_study_screen_fit_explain_and_service
 
 def test_a_kind_of_column_is_given_as_an_object(cyclic, hours):
     roles = {"participant": "participant", "time": "time", "action": "action", "reward": "reward"}
-    logs = sf.Trajectories.from_csv(hours, state={"hour": Cyclic(period=6)}, **roles)
+    logs = sf.Trajectories.from_file(hours, state={"hour": Cyclic(period=6)}, **roles)
     assert_allclose(logs.state[:, 1], np.cos(2 * np.pi * (5 * logs.time % 24) / 6))
-    assert sf.Trajectories.from_csv(hours, state={"hour": "cyclic"}, **roles).state_names == logs.state_names
+    assert sf.Trajectories.from_file(hours, state={"hour": "cyclic"}, **roles).state_names == logs.state_names
     with pytest.raises(sf.InputError, match=r"state\['hour'\]: period is -1; it must be above 0"):
-        sf.Trajectories.from_csv(hours, state={"hour": Cyclic(period=-1)}, **roles)
+        sf.Trajectories.from_file(hours, state={"hour": Cyclic(period=-1)}, **roles)
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ def spoil(data, damage):
 def test_nothing_but_an_input_error_comes_out_of_a_damaged_csv_file(tmp_path, damage):
     path = tmp_path / "logs.csv"
     path.write_bytes(spoil(LOGS.encode(), damage))
-    refuses_at_most(path, Trajectories.from_csv)
+    refuses_at_most(path, Trajectories.from_file)
 
 
 @IN_PLACE
@@ -262,7 +262,7 @@ def test_nothing_but_an_input_error_comes_out_of_a_damaged_parquet_file(tmp_path
     path = tmp_path / "logs.parquet"
     pq.write_table(table(), path, compression="none")
     path.write_bytes(spoil(path.read_bytes(), damage))
-    refuses_at_most(path, Trajectories.from_parquet)
+    refuses_at_most(path, Trajectories.from_file)
 
 
 def typed_column(size):
@@ -301,7 +301,7 @@ def test_nothing_but_an_input_error_comes_out_of_columns_of_any_type(tmp_path, c
     path = tmp_path / "logs.parquet"
     sound = table().slice(0, 3)
     pq.write_table(pa.table({name: changed.get(name, sound[name]) for name in sound.column_names}), path)
-    refuses_at_most(path, Trajectories.from_parquet)
+    refuses_at_most(path, Trajectories.from_file)
 
 
 @IN_PLACE

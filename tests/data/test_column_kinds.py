@@ -36,23 +36,23 @@ def test_a_study_and_trajectories_read_a_file_alike(logs):
     )
     read = study.read(logs).logs
     kinds = {"hour": Number(), "rain": YesNo(), "place": Category(levels=("out", "home"))}
-    direct = sf.Trajectories.from_csv(logs, state=kinds, **roles)
+    direct = sf.Trajectories.from_file(logs, state=kinds, **roles)
     assert direct.participants.tolist() == read.participants.tolist() == ["007", "12"]
     assert direct.state_names == read.state_names == ("hour", "rain", "place=home")
     for name in ("participant_index", "time", "state", "available", "action", "reward", "order", "starts"):
         assert_array_equal(getattr(direct, name), getattr(read, name))
-    plain = sf.Trajectories.from_csv(logs, state=["hour", "rain"], **roles)
+    plain = sf.Trajectories.from_file(logs, state=["hour", "rain"], **roles)
     assert_array_equal(plain.state, read.state[:, :2])
     with pytest.raises(
         sf.InputError, match=r"column 'place' holds text \('home', 'out', …\); write state={'place': 'category'"
     ):
-        sf.Trajectories.from_csv(logs, state=["place"], **roles)
-    named = sf.Trajectories.from_csv(logs, state={"hour": "number", "rain": "yes/no", "place": "category"}, **roles)
+        sf.Trajectories.from_file(logs, state=["place"], **roles)
+    named = sf.Trajectories.from_file(logs, state={"hour": "number", "rain": "yes/no", "place": "category"}, **roles)
     assert named.state_names == ("hour", "rain", "place=out")
     assert_array_equal(named.state[:, :2], read.state[:, :2])
     assert_array_equal(named.state[:, 2], 1 - read.state[:, 2])
     with pytest.raises(sf.InputError, match="column 'hour' holds 24 different values where a category has 2 to 12"):
-        sf.Trajectories.from_csv(logs, state={"hour": "category"}, **roles)
+        sf.Trajectories.from_file(logs, state={"hour": "category"}, **roles)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_json_values_of_another_kind_are_none(kind, value, cell):
     assert kind.from_json(value) == cell
     assert type(kind.from_json(value)) is type(cell)
     if cell is not None:
-        column = LogColumn("x", pa.array([cell], kind.arrow_type()))
+        column = LogColumn("x", pa.array([cell]))
         assert kind.read(column).values.shape == (1, len(kind.state_columns("x")))
         column.problems.raise_any()
 
@@ -78,7 +78,7 @@ def test_json_values_of_another_kind_are_none(kind, value, cell):
 )
 def test_cells_of_json_and_columns_of_logs_are_read_alike(kind):
     cells = [kind.from_json(value) for value in (0, 1, 2.5, 7, None, "a", "c", True)]
-    quick, column = kind.read_cells(cells), kind.read(LogColumn("x", pa.array(cells, kind.arrow_type())))
+    quick, column = kind.read_cells(cells), kind.read(LogColumn("x", pa.array(cells)))
     np.testing.assert_array_equal(quick.values, column.values)
     np.testing.assert_array_equal(quick.implausible, column.implausible)
 

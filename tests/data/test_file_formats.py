@@ -153,7 +153,7 @@ def test_trajectories_take_the_same_settings(expected, tmp_path):
     path = tmp_path / "logs.csv"
     path.write_text(text(";", ","), encoding="utf-8")
     roles = {"participant": "participant", "time": "time", "state": ["mood"], "action": "sent", "reward": "steps"}
-    logs = sf.Trajectories.from_csv(path, file=FileSettings(separator=";", decimal=","), **roles)
+    logs = sf.Trajectories.from_file(path, file=FileSettings(separator=";", decimal=","), **roles)
     assert_allclose(logs.state[:, 0], expected.state[:, 0])
 
 

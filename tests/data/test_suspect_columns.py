@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 
-from surefoot.data.column_kinds import ColumnSummary
-from surefoot.data.suspect_columns import (
-    find_alike_ids,
-    find_codes,
-    gives_away_action,
-    is_afterwards,
-    is_index,
-    is_probability,
-)
+from surefoot.data.suspect_columns import find_alike_ids, find_codes, gives_away_action
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -68,24 +60,6 @@ def test_what_gives_the_action_away():
     follows = (RNG.random(N) < np.where(noise > 0, 0.9, 0.1)).astype(int)
     assert not gives_away_action(noise, follows)
     assert not gives_away_action(action[:20].astype(float), action[:20])
-
-
-@pytest.mark.parametrize(
-    "name", ["p", "p_sent", "prob", "prob_A1", "pi", "rand.prob", "propensity", "P(1)"[:1] + "1", "treat_prob"]
-)
-def test_columns_called_like_probabilities(name):
-    assert is_probability(ColumnSummary(name, 3, 0, np.array([0.0, 0.4, 1.0]), []))
-    assert not is_probability(ColumnSummary(name, 3, 0, np.array([0.0, 4.0]), []))
-    assert not is_probability(ColumnSummary("mood", 3, 0, np.array([0.0, 0.4]), []))
-
-
-def test_columns_called_like_an_index_or_like_what_comes_afterwards():
-    for name in ("", "Unnamed: 0", "index", "row_number", "X"):
-        assert is_index(ColumnSummary(name, 3, 0, np.array([1.0, 2.0, 3.0]), []))
-        assert not is_index(ColumnSummary(name, 3, 0, np.array([1.0, 3.0, 2.0]), []))
-    assert not is_index(ColumnSummary("day", 3, 0, np.array([1.0, 2.0, 3.0]), []))
-    assert all(map(is_afterwards, ("steps_after", "post_steps", "response", "message.clicked", "mood next")))
-    assert not any(map(is_afterwards, ("mood", "steps_before", "postcode", "afternoon", "temperature")))
 
 
 def test_ids_that_differ_in_case_blanks_or_leading_zeros_are_alike():

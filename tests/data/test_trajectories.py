@@ -77,8 +77,8 @@ def test_reads_files(tmp_path):
     frame().to_csv(tmp_path / "logs.csv", index=False)
     pq.write_table(pa.Table.from_pandas(frame()), tmp_path / "logs.parquet")
     for logs in (
-        Trajectories.from_csv(tmp_path / "logs.csv", **ROLES),
-        Trajectories.from_parquet(tmp_path / "logs.parquet", **ROLES),
+        Trajectories.from_file(tmp_path / "logs.csv", **ROLES),
+        Trajectories.from_file(tmp_path / "logs.parquet", **ROLES),
     ):
         assert_array_equal(logs.reward, [10, 20, 30, 40, 50])
         assert logs.participants.tolist() == ["a", "b"]
@@ -169,18 +169,18 @@ def test_errors_in_a_file_name_the_file_and_the_line(tmp_path):
     path = tmp_path / "logs.csv"
     path.write_text("participant,t,s1,s2,a,r\nx,1,0,0,0,5\nx,2,0,0,3,5\n")
     with pytest.raises(InputError, match=r"logs\.csv: line 3, column 'a', participant 'x': action '3' was never declared"):
-        Trajectories.from_csv(path, **ROLES)
+        Trajectories.from_file(path, **ROLES)
     path.write_text("participant,t,s1,s2,a,r\n")
     with pytest.raises(InputError, match="no rows"):
-        Trajectories.from_csv(path, **ROLES)
+        Trajectories.from_file(path, **ROLES)
     path.write_text("participant,t,s1,s2,a,r\nx,1,2,3\n")
     with pytest.raises(InputError, match=r"logs\.csv: line 2: 4 fields where the header has 6"):
-        Trajectories.from_csv(path, **ROLES)
+        Trajectories.from_file(path, **ROLES)
     with pytest.raises(InputError, match="no such file"):
-        Trajectories.from_csv(tmp_path / "nothing.csv", **ROLES)
+        Trajectories.from_file(tmp_path / "nothing.csv", **ROLES)
     (tmp_path / "fake.parquet").write_text("not parquet")
     with pytest.raises(InputError, match="cannot be read as Parquet"):
-        Trajectories.from_parquet(tmp_path / "fake.parquet", **ROLES)
+        Trajectories.from_file(tmp_path / "fake.parquet", **ROLES)
 
 
 def test_refuses_an_empty_table_and_what_is_no_table():

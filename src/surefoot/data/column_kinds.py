@@ -10,7 +10,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -57,16 +56,16 @@ class ColumnSummary:
         cells = LogColumn(name, settle_missing(cells, MISSING), settings=settings).plain_numbers()
         if is_text(cells.type) and cells.null_count < len(cells) and first_failure(cells, pa.float64()) is None:
             cells = cells.cast(pa.float64())
+        numbers = None
+        levels: list[str] = []
         if is_number(cells.type):
             values = cells.cast(pa.float64(), safe=False).drop_null().to_numpy(zero_copy_only=False)
-            values = values[np.isfinite(values)] / (100 if name in settings.percent else 1)
-            return cls(name, len(cells), cells.null_count, values, [])
-        if not (is_text(cells.type) or pa.types.is_boolean(cells.type)):
-            return cls(name, len(cells), cells.null_count, None, [])
-        texts, indices = LogColumn(name, cells).distinct()
-        counts = np.bincount(indices[indices >= 0], minlength=len(texts))
-        order = np.argsort(-counts, kind="stable")
-        return cls(name, len(cells), cells.null_count, None, [texts[code] for code in order if counts[code]])
+            numbers = values[np.isfinite(values)] / (100 if name in settings.percent else 1)
+        elif is_text(cells.type) or pa.types.is_boolean(cells.type):
+            texts, indices = LogColumn(name, cells).distinct()
+            counts = np.bincount(indices[indices >= 0], minlength=len(texts))
+            levels = [texts[code] for code in np.argsort(-counts, kind="stable") if counts[code]]
+        return cls(name, len(cells), cells.null_count, numbers, levels)
 
     def without(self, codes: Sequence[float]) -> ColumnSummary:
         """The same column with some numbers counted as missing."""
@@ -75,7 +74,7 @@ class ColumnSummary:
         numbers = self.numbers[~np.isin(self.numbers, codes)]
         return replace(self, numbers=numbers, missing=self.missing + len(self.numbers) - len(numbers))
 
-    @cached_property
+    @property
     def is_constant(self) -> bool:
         """Whether it has fewer than two distinct values."""
         if self.numbers is None:
@@ -148,6 +147,10 @@ class VariableKind(ABC):
     def from_json(self, value: Cell) -> float | str | None:
         """A value of a context as a cell that `read` understands; None if it is not of this kind."""
 
+    def read_cells(self, cells: Sequence[float | str | None]) -> StateValues:
+        """`read` for cells from `from_json`; kinds of numbers do it without Arrow."""
+        return self.read(LogColumn(self.name, pa.array(cells)))
+
     @property
     def choices(self) -> tuple[str, ...]:
         """The options of a form; empty for a field of text."""
@@ -156,14 +159,6 @@ class VariableKind(ABC):
     def from_text(self, text: str) -> Cell:
         """The text of a form as a context spells it; the text itself if it is not of this kind."""
         return text
-
-    def read_cells(self, cells: Sequence[float | str | None]) -> StateValues:
-        """`read` for cells from `from_json`; kinds of numbers do it without Arrow."""
-        return self.read(LogColumn(self.name, pa.array(cells, self.arrow_type())))
-
-    def arrow_type(self) -> pa.DataType:
-        """The type of a column of cells from `from_json`."""
-        return pa.float64()
 
     def describe(self) -> str:
         """The variable in words."""
@@ -220,12 +215,10 @@ class Number(VariableKind):
     json_type: ClassVar[str] = "a number"
 
     def read(self, column: LogColumn) -> StateValues:
-        return self._read_numbers(column.numbers())
+        return self.read_cells(column.numbers())
 
-    def read_cells(self, cells: Sequence[float | str | None]) -> StateValues:
-        return self._read_numbers(np.array(cells, dtype=np.float64))
-
-    def _read_numbers(self, values: NDArray[np.float64]) -> StateValues:
+    def read_cells(self, cells: Sequence[float | str | None] | NDArray[np.float64]) -> StateValues:
+        values = np.asarray(cells, dtype=np.float64)
         outside = None
         if self.range is not None:
             outside = (values < self.range[0]) | (values > self.range[1])
@@ -256,13 +249,13 @@ class Number(VariableKind):
         return f"{self.scale:g} more of {column}"
 
     def list_settings(self, values: NDArray[np.float64]) -> list[VariableSetting]:
-        distinct = np.unique(values)
-        if len(distinct) <= FEW_VALUES:
-            shown = [(self.centre + self.scale * value, value) for value in distinct.tolist()]
-            return [VariableSetting(f"{number:.6g}", number, (value,)) for number, value in shown]
-        low, high = np.quantile(values, (0.05, 0.95))
-        grid = np.linspace(low, high, GRID_POINTS).tolist()
-        return [VariableSetting("", self.centre + self.scale * value, (value,)) for value in grid]
+        points = np.unique(values)
+        few = len(points) <= FEW_VALUES
+        if not few:
+            low, high = np.quantile(values, (0.05, 0.95))
+            points = np.linspace(low, high, GRID_POINTS)
+        shown = [(self.centre + self.scale * value, value) for value in points.tolist()]
+        return [VariableSetting(f"{number:.6g}" if few else "", number, (value,)) for number, value in shown]
 
     def describe_values(self, values: NDArray[np.float64]) -> str:
         low, high = self.centre + self.scale * np.quantile(values, (0.05, 0.95))
@@ -309,9 +302,6 @@ class Category(VariableKind):
     def from_json(self, value: Cell) -> str | None:
         return value if isinstance(value, str) and value in self.levels else None
 
-    def arrow_type(self) -> pa.DataType:
-        return pa.large_string()
-
     def describe(self) -> str:
         return f"{self.name}, compared with {self.levels[0]}"
 
@@ -319,19 +309,16 @@ class Category(VariableKind):
         variable, _, level = column.partition("=")
         return f"{variable} ({level} rather than {self.levels[0]})"
 
-    def _shares(self, values: NDArray[np.float64]) -> list[float]:
-        """The share of each level in the logs."""
-        others = values.mean(axis=0)
-        return [float(1 - others.sum()), *others.tolist()]
-
     def list_settings(self, values: NDArray[np.float64]) -> list[VariableSetting]:
         """The logged levels: one column is 1 and all others 0, or all 0 for the reference."""
+        logged = np.append(not values.any(axis=1).all(), values.any(axis=0))
+        codes = enumerate(np.flatnonzero(logged).tolist())
         one_hot = np.eye(len(self.levels))[:, 1:].tolist()
-        logged = [code for code, share in enumerate(self._shares(values)) if share > 0]
-        return [VariableSetting(self.levels[code], float(j), tuple(one_hot[code])) for j, code in enumerate(logged)]
+        return [VariableSetting(self.levels[code], float(position), tuple(one_hot[code])) for position, code in codes]
 
     def describe_values(self, values: NDArray[np.float64]) -> str:
-        shares = zip(self.levels, self._shares(values), strict=True)
+        others = values.mean(axis=0)
+        shares = zip(self.levels, (1 - others.sum(), *others), strict=True)
         return ", ".join(f"{level} {100 * share:.0f} %" for level, share in shares) + " of decision points"
 
     @classmethod
@@ -349,9 +336,8 @@ class Category(VariableKind):
     def recognize(cls, summary: ColumnSummary) -> Self | None:
         # Text that hardly repeats is a remark, not a category.
         levels = tuple(join_cases(summary.levels))
-        if summary.numbers is None and 2 <= len(levels) <= min(MOST_LEVELS, summary.rows // 2):
-            return cls(levels=levels)
-        return None
+        is_category = summary.numbers is None and 2 <= len(levels) <= min(MOST_LEVELS, summary.rows // 2)
+        return cls(levels=levels) if is_category else None
 
     def draft(self, summary: ColumnSummary) -> list[str]:
         lines = [f"levels = [{', '.join(map(quote, self.levels))}] # the first is the reference"]

@@ -36,17 +36,17 @@ class DerivedState(ABC):
     follows_outcomes: ClassVar[bool] = False
     """Whether it depends on past outcomes."""
 
-    @abstractmethod
     def begin(self, zero: Any) -> Memory:
         """The memory before the first decision point, in the shape of `zero`."""
+        return ()
 
     @abstractmethod
     def value(self, memory: Memory, time: Any, day: Any) -> Any:
         """At a decision point; `time` and `day` count from the participant's first one."""
 
-    @abstractmethod
     def advance(self, memory: Memory, sent: Any, outcome: Any, known: Any, time: Any) -> Memory:
         """After it: `sent` is 1.0 for an action other than 0, `known` 1.0 if the outcome is (else `outcome` is 0)."""
+        return memory
 
 
 DERIVED_STATES: Registry[type[DerivedState]] = Registry("derived state")
@@ -125,14 +125,8 @@ class DayInStudy(DerivedState):
     name: ClassVar[str] = "day in study"
     needs_days: ClassVar[bool] = True
 
-    def begin(self, zero: Any) -> Memory:
-        return ()
-
     def value(self, memory: Memory, time: Any, day: Any) -> Any:
         return day
-
-    def advance(self, memory: Memory, sent: Any, outcome: Any, known: Any, time: Any) -> Memory:
-        return ()
 
 
 def derive_states(
@@ -182,18 +176,14 @@ def count_days(time: NDArray[Any], boundary: int | str, column: str) -> NDArray[
     moment = count_moments(time)
     if isinstance(boundary, int):
         if moment.dtype.kind != "i":
-            raise InputError(
-                f"day_boundary is {boundary} decision points a day, but column '{column}' holds times that do not count "
-                "them; write the clock time at which a day begins, for example day_boundary = '04:00'",
-                column=column,
-            )
+            problem = f"is {boundary} decision points a day, but column '{column}' holds times that do not count them"
+            remedy = "write the clock time at which a day begins, for example day_boundary = '04:00'"
+            raise InputError(f"day_boundary {problem}; {remedy}", column=column)
         return moment // boundary
     if time.dtype.kind != "M":
-        raise InputError(
-            f"day_boundary is the clock time {boundary}, but column '{column}' holds no timestamps; write how many decision "
-            "points there are a day, for example day_boundary = 5",
-            column=column,
-        )
+        problem = f"is the clock time {boundary}, but column '{column}' holds no timestamps"
+        remedy = "write how many decision points there are a day, for example day_boundary = 5"
+        raise InputError(f"day_boundary {problem}; {remedy}", column=column)
     clock = CLOCK.fullmatch(boundary)
     if clock is None:
         raise InputError(f"day_boundary is '{boundary}'; write a clock time like '04:00', or decision points a day")

@@ -21,7 +21,6 @@ from surefoot.data.file_formats import (
     is_import_row,
     read_records,
     unpack,
-    usual_separator,
 )
 from surefoot.data.log_columns import (
     EUROPEAN_NUMBER,
@@ -61,13 +60,17 @@ def detect_settings(file: LogFile) -> tuple[FileSettings, list[str]]:
     if has_suffix(file.path, TEXT):
         encoding = _detect_encoding(unpack(file.path, file.data))
         text = decode_text(file.path, file.data, encoding)
-        usual = usual_separator(file.path)
+        usual = str(choose_separator(file.path, PLAIN).separator)
         separator = _detect_separator(text, usual)
         records = [fields for _, fields in islice(read_records(text, separator), EXAMINED_LINES)]
         settings = FileSettings(
             separator=None if separator == usual else separator, header_rows=count_header_rows(records), encoding=encoding
         )
-        settings, warnings = _detect_ragged(file, text, settings)
+        try:
+            file.read_cells(settings)
+        except InputError as error:
+            settings = replace(settings, ragged=True)
+            warnings.append(_explain_ragged(file, text, settings, error))
     elif has_suffix(file.path, EXCEL):
         table, _ = file.read_cells(settings)
         rows = table.slice(0, EXAMINED_LINES).to_pylist()
@@ -85,9 +88,8 @@ def detect_settings(file: LogFile) -> tuple[FileSettings, list[str]]:
 def detect_time_format(cells: pa.Array) -> list[str]:
     """The formats of strptime that fit all times of a column; none for numbers and for ISO 8601."""
     cells = cells.drop_null()
-    if not is_text(cells.type) or not len(cells):
-        return []
-    if any(first_failure(cells, kind) is None for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))):
+    known = (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
+    if not is_text(cells.type) or not len(cells) or any(first_failure(cells, kind) is None for kind in known):
         return []
     formats = [day + clock for day in (*DAYS, *MONTH_NAMES) for clock in CLOCKS]
     return [layout for layout in formats if not pc.strptime(cells, format=layout, unit="us", error_is_null=True).null_count]
@@ -109,18 +111,17 @@ def _detect_separator(text: bytes, usual: str) -> str:
     """The one that cuts most of the first lines into as many fields as the first, and into most fields."""
     beginning = b"\n".join(text.splitlines()[:EXAMINED_LINES])
     for candidates in (SEPARATORS, OTHER_SEPARATORS):
-        fields = {separator: _count_fields(beginning, separator) for separator in candidates}
+        fields = dict.fromkeys(candidates, 1)
+        for separator in candidates:
+            lengths = np.array([len(record) for _, record in read_records(beginning, separator)])
+            # Rows of R may have one field more than the header.
+            alike = max(np.sum(lengths == lengths[0]), np.sum(lengths[1:] == lengths[0] + 1))
+            if alike >= len(lengths) / 2:
+                fields[separator] = int(lengths[0])
         most = max(fields.values())
         if most > 1:
             return usual if fields.get(usual) == most else max(fields, key=lambda separator: fields[separator])
     return usual
-
-
-def _count_fields(text: bytes, separator: str) -> int:
-    """The number of fields of the first line, if most others have as many; those of R may have one more."""
-    lengths = np.array([len(record) for _, record in read_records(text, separator)])
-    usual = max(np.sum(lengths == lengths[0]), np.sum(lengths[1:] == lengths[0] + 1))
-    return int(lengths[0]) if usual >= len(lengths) / 2 else 1
 
 
 def count_header_rows(records: Sequence[Sequence[str]]) -> int:
@@ -154,26 +155,22 @@ def _list_words(cells: Sequence[str]) -> list[str]:
     return [cell.strip() for cell in cells if cell.strip().lower() not in MISSING_CELLS]
 
 
-def _detect_ragged(file: LogFile, text: bytes, settings: FileSettings) -> tuple[FileSettings, list[str]]:
-    """Whether some rows leave out fields at their end; a file that cannot be read even so is refused."""
-    try:
-        file.read_cells(settings)
-    except InputError:
-        ragged = choose_separator(file.path, replace(settings, ragged=True))
-        records = list(read_records(text, ragged.separator))
-        width = len(records[0][1])
-        uneven = [line for line, fields in records if len(fields) != width]
-        short = [line for line, fields in records if len(fields) < width]
-        readable = all(fits_header(fields, width, ragged) and "\n" not in fields[-1] for _, fields in records)
-        if not uneven or not readable or len(short) > len(records) / 2:
-            raise
-        if short == [records[-1][0]] and not text.endswith((b"\n", b"\r")):
-            problem = f"{file.path}: line {short[0]}: the file ends in the middle of this row"
-            raise InputError(f"{problem}; get the whole file, or delete the row") from None
-        lines = ", ".join(map(str, uneven[:LINES_SHOWN])) + (", …" if len(uneven) > LINES_SHOWN else "")
-        problem = f"{len(uneven):,} rows have fewer or more fields than the header (line {lines})"
-        return replace(settings, ragged=True), [f"{problem}; left out fields count as missing (ragged in [file])"]
-    return settings, []
+def _explain_ragged(file: LogFile, text: bytes, settings: FileSettings, error: InputError) -> str:
+    """A warning about rows that leave out fields at their end; a file that cannot be read even so is refused."""
+    settings = choose_separator(file.path, settings)
+    records = list(read_records(text, settings.separator))
+    width = len(records[0][1])
+    uneven = [line for line, fields in records if len(fields) != width]
+    short = [line for line, fields in records if len(fields) < width]
+    readable = all(fits_header(fields, width, settings) and "\n" not in fields[-1] for _, fields in records)
+    if not uneven or not readable or len(short) > len(records) / 2:
+        raise error
+    if short == [records[-1][0]] and not text.endswith((b"\n", b"\r")):
+        problem = f"{file.path}: line {short[0]}: the file ends in the middle of this row"
+        raise InputError(f"{problem}; get the whole file, or delete the row") from None
+    lines = ", ".join(map(str, uneven[:LINES_SHOWN])) + (", …" if len(uneven) > LINES_SHOWN else "")
+    problem = f"{len(uneven):,} rows have fewer or more fields than the header (line {lines})"
+    return f"{problem}; left out fields count as missing (ragged in [file])"
 
 
 def _detect_numbers(table: pa.Table, settings: FileSettings) -> tuple[FileSettings, list[str]]:
@@ -194,8 +191,12 @@ def _detect_numbers(table: pa.Table, settings: FileSettings) -> tuple[FileSettin
         value = dotted[0].replace(".", "")
         warning = f"{dotted[0]} is read as {value}; delete decimal = ',' in [file] if it is not"
         return replace(detected, decimal=","), [warning]
+    decimal = re.escape(detected.decimal)
+    plain = rf"[-+]?\d*({decimal}\d*)?([eE][-+]?\d+)?"
     for thousands, between in THOUSANDS.items():
-        grouped = _list_grouped(numbers, between, detected.decimal)
+        in_groups = rf"[-+]?\d{{1,3}}({between}\d{{3}})+({decimal}\d*)?"
+        only_numbers = [cells for cells in numbers if all(re.fullmatch(f"{plain}|{in_groups}", cell) for cell in cells)]
+        grouped = [cell for cells in only_numbers for cell in cells if re.fullmatch(in_groups, cell)]
         if thousands != detected.decimal and grouped:
             # A group of three digits after a comma may be decimals, unless something says otherwise.
             sure = thousands != "," or points or any(re.search(r",.*[,.]", cell) for cell in grouped)
@@ -229,19 +230,9 @@ def _list_dotted(columns: Sequence[Sequence[str]]) -> list[str]:
 
 def _is_percent(name: str, cells: Sequence[str]) -> bool:
     """Whether all cells have the sign, or are numbers up to 100 in a column with the name of a probability."""
-    if not cells:
-        return False
-    if all(re.fullmatch(r"[-+]?[\d.,]+\s*%", cell) for cell in cells):
+    if cells and all(re.fullmatch(r"[-+]?[\d.,]+\s*%", cell) for cell in cells):
         return True
-    if not re.search(PERCENT_NAME, name) or not all(re.fullmatch(r"\d{1,3}(\.\d+)?", cell) for cell in cells):
+    if not cells or not re.search(PERCENT_NAME, name) or not all(re.fullmatch(r"\d{1,3}(\.\d+)?", cell) for cell in cells):
         return False
     values = np.array([float(cell) for cell in cells])
     return bool(1 < values.max() <= 100 and (values[values > 0] >= 1).all())
-
-
-def _list_grouped(columns: Sequence[Sequence[str]], between: str, decimal: str) -> list[str]:
-    """Numbers in groups of three digits, of columns that hold nothing but numbers."""
-    plain = rf"[-+]?\d*({re.escape(decimal)}\d*)?([eE][-+]?\d+)?"
-    grouped = rf"[-+]?\d{{1,3}}({between}\d{{3}})+({re.escape(decimal)}\d*)?"
-    numbers = [cells for cells in columns if all(re.fullmatch(f"{plain}|{grouped}", cell) for cell in cells)]
-    return [cell for cells in numbers for cell in cells if re.fullmatch(grouped, cell)]

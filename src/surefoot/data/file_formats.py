@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from typing import Any
 from zipfile import BadZipFile
@@ -16,7 +16,6 @@ from zipfile import BadZipFile
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from surefoot.data.locations import Location, find_store, map_files
 from surefoot.data.log_columns import MOST_SHOWN, FileSettings, Place, spell, value_family
@@ -48,14 +47,6 @@ def has_suffix(path: Location, suffixes: tuple[str, ...]) -> bool:
     return path.name.lower().endswith(suffixes)
 
 
-def require_known_format(path: Location) -> None:
-    """Refuse a file that is not a file of logs by its name."""
-    if not has_suffix(path, LOG_SUFFIXES):
-        raise InputError(
-            f"{path}: logs are read from {', '.join(LOG_SUFFIXES)} or a folder of .parquet; convert or rename the file"
-        )
-
-
 def read_table(
     path: Location,
     data: bytes | None,
@@ -80,38 +71,27 @@ def read_table(
     return read_text(path, text, settings, names, also), _name_lines(path, text, settings)
 
 
-def choose_columns(path: Location, header: Sequence[str], names: Sequence[str] | None, also: str | None) -> list[str]:
-    """The columns of a file that are read; one that it lacks is refused."""
+def choose_columns(
+    path: Location | None, header: Sequence[str], names: Sequence[str] | None, also: str | None = None
+) -> list[str]:
+    """The columns of a file or a frame that are read: `names`, or all, and those that `also` matches."""
     if names is None:
         return list(header)
-    check_columns(path, header, names)
-    return [*names, *match_names(also, header, names)]
-
-
-def match_names(pattern: str | None, header: Sequence[str], without: Sequence[str]) -> list[str]:
-    """The names that match a pattern, apart from some."""
-    return [] if pattern is None else [name for name in header if re.search(pattern, name) and name not in without]
-
-
-def check_columns(path: Location | None, header: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse a file, or a frame, that lacks a column."""
-    for name in columns:
+    for name in names:
         if name not in header:
             problem = f"there is no column '{name}'{did_you_mean(name, header)}; the table has {list(header)}"
             raise InputError(problem if path is None else f"{path}: {problem}", column=name)
+    further = [] if also is None else [name for name in header if re.search(also, name) and name not in names]
+    return [*names, *further]
 
 
 # Text
 
 
-def usual_separator(path: Location) -> str:
-    """The separator of a text file unless its study says otherwise."""
-    return "\t" if ".tsv" in path.suffixes else ","
-
-
 def choose_separator(path: Location, settings: FileSettings) -> FileSettings:
-    """The settings of a text file with a separator."""
-    return settings if settings.separator else replace(settings, separator=usual_separator(path))
+    """The settings of a text file with a separator: a comma, or a tab in .tsv, unless the study says otherwise."""
+    usual = "\t" if ".tsv" in path.name else ","
+    return settings if settings.separator else replace(settings, separator=usual)
 
 
 def unpack(path: Location, data: bytes) -> bytes:
@@ -132,9 +112,8 @@ def decode_text(path: Location, data: bytes, encoding: str) -> bytes:
             raise InputError(f"{path}: is {problem}")
     if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig"):
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise InputError(
-                f'{path}: line 1: the file is written in UTF-16; save it as UTF-8, or write encoding = "utf-16" in [file]'
-            )
+            remedy = 'save it as UTF-8, or write encoding = "utf-16" in [file]'
+            raise InputError(f"{path}: line 1: the file is written in UTF-16; {remedy}")
         data = data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise InputError(f"{path}: the file is empty; it needs a header line and at least one decision point")
@@ -170,9 +149,7 @@ def read_records(text: bytes, separator: str | None) -> Iterator[tuple[int, list
 
 def fits_header(fields: list[str], width: int, settings: FileSettings) -> bool:
     """Whether a row with these fields can be read below a header of that width."""
-    if not settings.ragged:
-        return len(fields) == width
-    return not any(field.strip() for field in fields[width:])
+    return not any(field.strip() for field in fields[width:]) if settings.ragged else len(fields) == width
 
 
 def read_text(
@@ -183,7 +160,15 @@ def read_text(
 
     header = _read_header(path, text, settings)
     columns = choose_columns(path, header, names, also)
-    padded = _pad_rows(text, settings, len(header)) if settings.ragged else text
+    padded = text
+    if settings.ragged:
+        # As many fields in every row as the header has; wider rows that hold something stay as they are.
+        rows = io.StringIO(newline="")
+        writer = csv.writer(rows, delimiter=settings.separator or ",", quoting=csv.QUOTE_ALL, lineterminator="\n")
+        for _, fields in read_records(text, settings.separator):
+            row = fields + [""] * (len(header) - len(fields))
+            writer.writerow(row[: len(header)] if fits_header(fields, len(header), settings) else row)
+        padded = rows.getvalue().encode()
     try:
         table = arrow_csv.read_csv(
             pa.BufferReader(padded),
@@ -191,15 +176,20 @@ def read_text(
             read_options=arrow_csv.ReadOptions(block_size=BLOCK_BYTES, column_names=header),
             parse_options=arrow_csv.ParseOptions(delimiter=settings.separator, newlines_in_values=True),
             convert_options=arrow_csv.ConvertOptions(
-                column_types={name: pa.large_string() for name in columns},
-                include_columns=columns,
-                strings_can_be_null=False,
+                column_types=dict.fromkeys(columns, pa.large_string()), include_columns=columns, strings_can_be_null=False
             ),
         )
     except pa.ArrowException as error:
         raise _explain_fields(path, text, settings, len(header), error) from error
     table = table.slice(settings.header_rows)
-    _refuse_second_header(table, _name_lines(path, text, settings))
+    # Files put together from several repeat the names of the columns.
+    repeated = np.arange(len(table))
+    for name in filter(None, table.column_names):
+        repeated = repeated[pc.equal(pc.utf8_trim_whitespace(table[name].take(repeated)), name).to_numpy()]
+    if repeated.size and any(table.column_names):
+        others = f" (and {repeated.size - 1} more)" if repeated.size > 1 else ""
+        line = _name_lines(path, text, settings)(int(repeated[0]))
+        raise InputError(f"{line}: a second header{others}; delete that line")
     return table
 
 
@@ -221,13 +211,10 @@ def _read_header(path: Location, text: bytes, settings: FileSettings) -> list[st
     if len(first) == 1 and wider:
         problem = f"{path}: line 1: one field ('{first[0]}') where line {wider[0][0]} has {wider[0][1]}"
         raise InputError(f"{problem}; delete the lines above the header")
-    header = records[:MOST_HEADER_ROWS]
-    for number, (line, fields) in enumerate(header[settings.header_rows :], settings.header_rows + 1):
+    for number, (line, fields) in enumerate(records[settings.header_rows : MOST_HEADER_ROWS], settings.header_rows + 1):
         if is_import_row(fields):
-            raise InputError(
-                f"{path}: line {line}: belongs to the header, as Qualtrics writes it; "
-                f"write header_rows = {number} in [file] (surefoot init finds it)"
-            )
+            remedy = f"write header_rows = {number} in [file] (surefoot init finds it)"
+            raise InputError(f"{path}: line {line}: belongs to the header, as Qualtrics writes it; {remedy}")
     return _name_columns(f"{path}: line 1", first)
 
 
@@ -257,38 +244,14 @@ def _name_lines(path: Location, text: bytes, settings: FileSettings) -> Place:
     """Row → line of the file, found only when a message needs it (quoted fields may run over several lines)."""
 
     @cache
-    def lines() -> NDArray[np.int64]:
-        return np.fromiter((line for line, _ in read_records(text, settings.separator)), dtype=np.int64)
+    def list_lines() -> list[int]:
+        return [line for line, _ in read_records(text, settings.separator)]
 
     def name_row(row: int) -> str:
         record = row + settings.header_rows
-        line = lines()[record] if record < len(lines()) else record + 1
-        return f"{path}: line {line}"
+        return f"{path}: line {list_lines()[record] if record < len(list_lines()) else record + 1}"
 
     return name_row
-
-
-def _pad_rows(text: bytes, settings: FileSettings, width: int) -> bytes:
-    """The text with as many fields in every row as the header has; wider rows that hold something stay as they are."""
-    padded = io.StringIO(newline="")
-    writer = csv.writer(padded, delimiter=settings.separator or ",", quoting=csv.QUOTE_ALL, lineterminator="\n")
-    for _, fields in read_records(text, settings.separator):
-        row = fields + [""] * (width - len(fields))
-        writer.writerow(row[:width] if fits_header(fields, width, settings) else row)
-    return padded.getvalue().encode()
-
-
-def _refuse_second_header(table: pa.Table, name_row: Place) -> None:
-    """Refuse rows that repeat the names of the columns, as in files put together from several."""
-    rows = np.arange(len(table))
-    for name in filter(None, table.column_names):
-        if not rows.size:
-            return
-        cells = pc.utf8_trim_whitespace(table[name].take(rows))
-        rows = rows[pc.equal(cells, name).to_numpy()]
-    if rows.size:
-        others = f" (and {rows.size - 1} more)" if rows.size > 1 else ""
-        raise InputError(f"{name_row(int(rows[0]))}: a second header{others}; delete that line")
 
 
 def _explain_fields(path: Location, text: bytes, settings: FileSettings, width: int, error: Exception) -> InputError:
@@ -335,11 +298,11 @@ def _read_workbook(
         book = load_workbook(io.BytesIO(data), data_only=True)
     except (BadZipFile, InvalidFileException, KeyError, ValueError, OSError, TypeError) as error:
         raise InputError(f"{path}: cannot be read as an Excel workbook ({error})") from error
-    sheet = settings.sheet
-    if sheet is not None and sheet not in book.sheetnames:
-        known = book.sheetnames
-        raise InputError(f"{path}: there is no sheet '{sheet}'{did_you_mean(sheet, known)}; the workbook has {known}")
-    rows = list((book.worksheets[0] if sheet is None else book[sheet]).iter_rows(values_only=True))
+    sheet = book.sheetnames[0] if settings.sheet is None else settings.sheet
+    if sheet not in book.sheetnames:
+        near = did_you_mean(sheet, book.sheetnames)
+        raise InputError(f"{path}: there is no sheet '{sheet}'{near}; the workbook has {book.sheetnames}")
+    rows = list(book[sheet].iter_rows(values_only=True))
     cells = ["" if cell is None else str(cell).strip() for cell in (rows[0] if rows else ())]
     while cells and cells[-1] == "":
         cells.pop()
@@ -347,8 +310,8 @@ def _read_workbook(
     # Excel keeps formatted but empty rows at the end.
     while len(rows) > 1 and all(cell is None for cell in rows[-1]):
         rows.pop()
-    body = rows[settings.header_rows :]
     columns = {name: header.index(name) for name in choose_columns(path, header, names, also)}
+    body = rows[settings.header_rows :]
     return pa.table({name: _type_cells([row[position] for row in body]) for name, position in columns.items()})
 
 
@@ -391,16 +354,10 @@ def read_parquet(path: Location, columns: Sequence[str] | None = None) -> pa.Tab
 def list_row_groups(path: Location, rows: int) -> list[tuple[tuple[int, ...], int]]:
     """The row groups of a Parquet file in sets of about so many rows, and the number of rows of each set."""
     metadata = open_parquet(path).metadata
-    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    by_set: dict[int, list[int]] = {}
-    for number in range(len(sizes)):
-        by_set.setdefault(sum(sizes[:number]) // rows, []).append(number)
-    sets = [(tuple(numbers), sum(sizes[number] for number in numbers)) for numbers in by_set.values()]
-    if len(sets) > 1 and sets[-1][1] < rows // 2:
-        # A short remainder is read with the groups before it.
-        (before, size), (last, remainder) = sets[-2:]
-        sets[-2:] = [(before + last, size + remainder)]
-    return sets
+    sizes = np.array([metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], dtype=np.int64)
+    middle = np.cumsum(sizes) - sizes / 2
+    sets = np.minimum(middle // rows, max(round(sizes.sum() / rows), 1) - 1)
+    return [(tuple(np.flatnonzero(sets == number).tolist()), int(sizes[sets == number].sum())) for number in np.unique(sets)]
 
 
 def _read_parquet_table(
@@ -410,19 +367,13 @@ def _read_parquet_table(
     file = open_parquet(path, data)
     columns = choose_columns(path, list(file.schema_arrow.names), names, also)
     try:
-        read = partial(file.read_row_groups, list(groups)) if groups else file.read
         # A column called "a.b" is a column, not a field of "a": select by name from what was read.
-        table = read(columns=columns).select(columns)
+        numbers = list(groups) or range(file.metadata.num_row_groups)
+        table = file.read_row_groups(list(numbers), columns=columns).select(columns)
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise InputError(f"{path}: cannot be read as Parquet ({error})") from error
     return table
-
-
-def _read_footer(file: Location) -> tuple[pa.Schema, int]:
-    """Schema and number of rows."""
-    with open_parquet(file) as opened:
-        return opened.schema_arrow, opened.metadata.num_rows
 
 
 def check_files(files: list[Location], columns: Sequence[str]) -> list[Location]:
@@ -430,20 +381,22 @@ def check_files(files: list[Location], columns: Sequence[str]) -> list[Location]
 
     Files whose columns of one name hold different kinds of values are refused; an empty column goes with any.
     """
+
+    def read_footer(file: Location) -> tuple[pa.Schema, int]:
+        with open_parquet(file) as opened:
+            return opened.schema_arrow, opened.metadata.num_rows
+
     first: dict[str, tuple[str, Location]] = {}
     filled = []
-    for file, (schema, rows) in zip(files, map_files(_read_footer, files), strict=True):
-        check_columns(file, schema.names, columns)
-        for name in columns:
+    for file, (schema, rows) in zip(files, map_files(read_footer, files), strict=True):
+        for name in choose_columns(file, schema.names, columns):
             family = value_family(schema.field(name).type)
             known, source = first.setdefault(name, (family, file))
             if known == "nothing":
                 first[name] = (family, file)
             elif family not in (known, "nothing"):
-                raise InputError(
-                    f"{file}: column '{name}' holds {family}, but {known} in {source}; write all files with one schema",
-                    column=name,
-                )
+                reason = f"column '{name}' holds {family}, but {known} in {source}"
+                raise InputError(f"{file}: {reason}; write all files with one schema", column=name)
         if rows:
             filled.append(file)
     return filled

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot.data.file_formats import check_columns, match_names
+from surefoot.data.file_formats import choose_columns
+from surefoot.data.log_columns import whole_array
 from surefoot.errors import InputError
 
 
@@ -24,20 +25,16 @@ def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[
         raise InputError(
             f"expected a pandas, polars or Arrow table, got {type(frame).__name__}; collect it first if it is lazy"
         ) from error
-    available = [str(name) for name in table.columns]
-    check_columns(None, available, names)
+    columns = choose_columns(None, [str(name) for name in table.columns], names, also)
     if len(table) == 0:
         raise InputError("the table has no rows; give it at least one decision point")
     arrays: dict[str, pa.Array] = {}
-    extra = match_names(also, available, names)
-    for name in (*names, *extra):
+    for name in columns:
         try:
-            column = table.select(name).to_arrow().column(0)
+            arrays[name] = whole_array(table.select(name).to_arrow().column(0))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            if name in extra:
-                continue
-            raise InputError(f"column '{name}' mixes types ({error}); convert it to one type", column=name) from error
-        arrays[name] = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            if name in names:
+                raise InputError(f"column '{name}' mixes types ({error}); convert it to one type", column=name) from error
     return pa.table(arrays), str(table.implementation)
 
 
@@ -73,7 +70,7 @@ def match_columns(values: Any, names: tuple[str, ...]) -> NDArray[Any]:
 
     table = nw.from_native(values, eager_only=True)
     given = [str(name) for name in table.columns]
-    check_columns(None, given, names)
+    choose_columns(None, given, names)
     extra = [name for name in given if name not in names]
     if extra:
         raise InputError(

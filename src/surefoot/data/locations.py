@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -44,73 +43,61 @@ class Url:
     def suffix(self) -> str:
         return PurePosixPath(self.name).suffix
 
-    @property
-    def suffixes(self) -> list[str]:
-        return PurePosixPath(self.name).suffixes
-
     def relative_to(self, folder: Url) -> PurePosixPath:
         return PurePosixPath(self.url.removeprefix(f"{folder.url}/"))
 
     def is_file(self) -> bool:
-        with self._reach() as (store, path):
-            return bool(store.isfile(path))
+        return self._reach(lambda store, path: bool(store.isfile(path)))
 
     def is_dir(self) -> bool:
-        with self._reach() as (store, path):
-            return bool(store.isdir(path))
+        return self._reach(lambda store, path: bool(store.isdir(path)))
 
     def exists(self) -> bool:
-        with self._reach() as (store, path):
-            return bool(store.exists(path))
-
-    def rglob(self, pattern: str) -> list[Url]:
-        """Files of the folder in the order of their names, with one request."""
-        with self._reach() as (store, path):
-            files = [self / file.removeprefix(path).lstrip("/") for file in sorted(store.find(path))]
-        return [file for file in files if PurePosixPath(file.name).match(pattern)]
+        return self._reach(lambda store, path: bool(store.exists(path)))
 
     def size(self) -> int:
-        with self._reach() as (store, path):
-            return int(store.size(path) or 0)
+        return self._reach(lambda store, path: int(store.size(path) or 0))
 
     def open(self, mode: str = "rb") -> Any:
-        with self._reach() as (store, path):
-            return store.open(path, mode)
+        return self._reach(lambda store, path: store.open(path, mode))
 
     def read_bytes(self) -> bytes:
-        with self._reach() as (store, path):
-            return bytes(store.cat_file(path))
+        return self._reach(lambda store, path: bytes(store.cat_file(path)))
 
     def read_text(self, encoding: str) -> str:
         return self.read_bytes().decode(encoding)
 
+    def rglob(self, pattern: str) -> list[Url]:
+        """Files of the folder in the order of their names, with one request."""
+        files = self._reach(lambda store, path: [file.removeprefix(path).lstrip("/") for file in sorted(store.find(path))])
+        return [self / file for file in files if PurePosixPath(file).match(pattern)]
+
     def read_files(self) -> dict[str, bytes]:
         """The content of all files of a folder by their names, requested together."""
-        with self._reach() as (store, path):
-            files = store.find(path)
-            content = store.cat(files) if files else {}
-        return {file.rsplit("/", 1)[1]: data for file, data in content.items()}
+        files = self.rglob("*")
+        return {file.name: data for file, data in zip(files, map_files(Url.read_bytes, files), strict=True)}
 
     def write_bytes(self, data: bytes) -> None:
-        with self._reach() as (store, path):
+        def write(store: Any, path: str) -> None:
             try:
                 store.pipe_file(path, data)
             except FileNotFoundError:  # Object stores need no folder, and checking for one costs a request.
                 store.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
                 store.pipe_file(path, data)
 
+        self._reach(write)
+
     def remove(self, names: Sequence[str]) -> None:
         """Remove files and folders of this folder."""
-        with self._reach() as (store, path):
-            if names:
-                store.rm([f"{path}/{name}" for name in names], recursive=True)
+        if names:
+            self._reach(lambda store, path: store.rm([f"{path}/{name}" for name in names], recursive=True))
 
     def check_top(self) -> None:
         """Refuse a URL whose bucket does not exist: writing would create one with a mistyped name."""
-        with self._reach() as (store, path):
-            top = path[: len(path) - len(path.lstrip("/"))] + path.lstrip("/").split("/")[0]
-            if top != path and not store.exists(top):
-                raise InputError(f"{self}: there is no {top} there; make it first, or check the name")
+        _, path = self.connect()
+        top = path[: len(path) - len(path.lstrip("/"))] + path.lstrip("/").split("/")[0]
+        if top != path and not self._reach(lambda store, _: store.exists(top)):
+            raise InputError(f"{self}: there is no {top} there; make it first, or check the name")
 
     def connect(self) -> tuple[Any, str]:
         """The store as fsspec's object, and the path in it."""
@@ -130,14 +117,13 @@ class Url:
             raise InputError(f"{self}: {error}; write a path, or a URL as s3://bucket/folder") from error
         return store, path
 
-    @contextmanager
-    def _reach(self) -> Iterator[tuple[Any, str]]:
-        """The store without its cached listings, because others write there too; its errors name the URL."""
+    def _reach(self, work: Callable[[Any, str], Result]) -> Result:
+        """Work on the store without its cached listings, because others write there too; its errors name the URL."""
         store, path = self.connect()
         store.invalidate_cache()
         try:
-            yield store, path
-        except (FileNotFoundError, InputError):
+            return work(store, path)
+        except FileNotFoundError:
             raise
         except Exception as error:  # Every store has its own errors.
             raise OSError(errno.EIO, f"{error}; check address, credentials and network", str(self)) from error
@@ -159,10 +145,7 @@ def locate(address: str | Location) -> Location:
 
 def find_store(location: Location) -> tuple[Path | str, Any]:
     """The path and the file system as pyarrow takes them."""
-    if isinstance(location, Url):
-        store, path = location.connect()
-        return path, store
-    return location, None
+    return location.connect()[::-1] if isinstance(location, Url) else (location, None)
 
 
 def find_size(file: Location) -> int:
@@ -170,7 +153,7 @@ def find_size(file: Location) -> int:
     return file.size() if isinstance(file, Url) else file.stat().st_size
 
 
-def map_files(work: Callable[[Location], Result], files: Sequence[Location]) -> Iterator[Result]:
+def map_files(work: Callable[[Any], Result], files: Sequence[Location]) -> Iterator[Result]:
     """Apply a function to every file, in order; files of a store are requested together."""
     if not any(isinstance(file, Url) for file in files):
         yield from map(work, files)

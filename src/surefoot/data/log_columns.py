@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from surefoot.errors import InputError, did_you_mean
 
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
-"""Spellings of "missing" in addition to an empty cell; a study may add its own."""
+"""Spellings of "missing"; a study may add its own."""
 MISSING_SIGNS = (
     *(".", "..", "...", "-", "--", "---", "–", "—", "na", "n/a", "n.a.", "nan", "<na>", "#na", "#n/a", "null", "(null)"),
     *("missing", "undefined", "not available", "no data", "#null!", "#value!", "#div/0!", "#ref!", "#name?", "#num!"),
@@ -28,29 +28,31 @@ MISSING_ANSWERS = (
 """What stands for "missing" among numbers; in a column of words it may be a level or an action."""
 YES = ("1", "1.0", "true", "yes", "t", "y")
 NO = ("0", "0.0", "false", "no", "f", "n")
-YES_NO_ROWS = 1000
-"""A column of yes and no has one of them among its first rows."""
 EUROPEAN_NUMBER = r"^[-+]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][-+]?\d+)?$"
 THOUSANDS = {",": ",", " ": "[ \u00a0\u202f\u2009]", "'": "['’]"}
 """Separators of thousands with their variants: spaces that do not break a line, a typographic apostrophe."""
 MINUS = "\u2212"
 """The mathematical sign, which some programs write instead of a hyphen."""
+NOT_ISO = "is not a time in ISO 8601"
 NUMBER_HABITS = {
     r"^[-+]?\d{1,3}(,\d{3})+(\.\d+)?$": "write it without thousands separators, or thousands = ',' in [file]",
     r"^[-+]?\d{1,3}(['’\s]\d{3})+([.,]\d+)?$": "write it without thousands separators, or name them in [file] as thousands",
     r"^[-+]?[\d.]*,\d+$": "write decimals with a point and no thousands separators, or decimal = ',' in [file]",
-    r"^[-+]?[\d.,]+\s*%$": "write the number alone, or percent = ['{}'] in [file]",
+    r"^[-+]?[\d.,]+\s*%$": "write the number alone, or percent = ['{column}'] in [file]",
     r"^[-+]?[\d.,]*\d\s*[^\d\s.,].*$": "write the number alone, without a unit or a remark",
     r"^[^\w\s.,+-]\s*[-+]?[\d.,]+$": "write the number alone, without a sign before it",
+} | {
+    f"(?i)^{re.escape(word)}$": "leave it empty, or write missing = ['{text}'] in [columns] if it stands for missing"
+    for word in (*MISSING_SIGNS, *MISSING_ANSWERS)
 }
-"""Ways to write numbers that are read only if the study says so, with the remedy; `{}` is the column."""
+"""Ways to write numbers that are read only if the study says so, with the remedy."""
 TIME_HABITS = {
     r"^\d{1,4}[./-]\d{1,2}[./-]\d{1,4}": (
-        "is not a time in ISO 8601",
+        NOT_ISO,
         "write ISO 8601 (2015-07-22T16:30:00), or time_format in [file] where all times have one format",
     ),
     r"^(\d{1,2}[ .-]+[A-Za-z]{3,}|[A-Za-z]{3,9}[.,]? ).*\d": (
-        "is not a time in ISO 8601",
+        NOT_ISO,
         "write ISO 8601 (2015-07-22T16:30:00), or time_format in [file], such as '%d-%b-%Y %H:%M'",
     ),
     r"^\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?$": (
@@ -61,11 +63,9 @@ TIME_HABITS = {
 """Ways to write times that are read only if the study says so, or not at all, with problem and remedy."""
 MOST_SHOWN = 20
 """Problems named in one error."""
-
 Place = Callable[[int], str]
 """The name of a row in messages: `row 17` of a frame, `line 19` of a file."""
-Explain = Callable[[pa.Array, str], tuple[pa.Array, str, str]]
-"""(cells, first wrong text) → the cells that are wrong in the same way, the problem, the remedy."""
+Rows = Sequence[int] | NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,11 @@ class FileSettings:
     separator: str | None = None
     header_rows: int = 1
     ragged: bool = False
-    """Whether rows of a text file may end early: the fields left out are missing. Empty fields at their end are ignored."""
     decimal: str = "."
     thousands: str | None = None
     encoding: str = "utf-8"
     time_format: str | None = None
     percent: tuple[str, ...] = ()
-    """Columns of percentages, with or without the sign: they are divided by 100."""
     sheet: str | None = None
 
 
@@ -110,7 +108,7 @@ class Problems:
         """First row, column and message of every problem."""
         self._rows: dict[str, set[int]] = {}
 
-    def report(self, column: str, rows: Sequence[int] | NDArray[np.int64], reason: str, remedy: str) -> None:
+    def report(self, column: str, rows: Rows, reason: str, remedy: str) -> None:
         """Report rows of a column that are wrong for one reason; a cell is reported only once."""
         known = self._rows.setdefault(column, set())
         new = [int(row) for row in rows if int(row) not in known]
@@ -146,14 +144,11 @@ class LogColumn:
     problems: Problems = field(default_factory=Problems)
     settings: FileSettings = PLAIN
 
-    def __len__(self) -> int:
-        return len(self.cells)
-
     @property
     def is_text(self) -> bool:
         return is_text(self.cells.type)
 
-    def report(self, rows: Sequence[int] | NDArray[np.int64], reason: str, remedy: str) -> None:
+    def report(self, rows: Rows, reason: str, remedy: str) -> None:
         self.problems.report(self.name, rows, reason, remedy)
 
     def _refuse_type(self, needed: str) -> NoReturn:
@@ -162,10 +157,16 @@ class LogColumn:
     def numbers(self) -> NDArray[np.float64]:
         """Numbers and yes/no values as float64, missing as NaN."""
         cells = self.cells
-        if self.is_text and self._has_yes_no():
-            return self.yes_no()
         if self.is_text:
-            cells = self.cast(self.plain_numbers(), pa.float64(), self._explain_number)
+            # Words for yes and no are among the first rows; numbers are not examined one by one.
+            first = next((text.lower() for text in cells.slice(0, 1000).to_pylist() if text), "")
+            is_word = first in (*YES, *NO) and not first[0].isdigit()
+            if is_word and {text.lower() for text in cells.unique().drop_null().to_pylist()} <= {*YES, *NO}:
+                return self.yes_no()
+            problem = "is not a number"
+            habits = {pattern: (problem, remedy) for pattern, remedy in NUMBER_HABITS.items()}
+            remedy = "correct it or leave it empty (missing)"
+            cells = self._cast(self.plain_numbers(), pa.float64(), problem, remedy, habits)
         if pa.types.is_boolean(cells.type):
             cells = cells.cast(pa.int8())
         if not (is_number(cells.type) or pa.types.is_null(cells.type)):
@@ -191,8 +192,8 @@ class LogColumn:
             grouped = pc.match_substring_regex(cells, rf"^[-+]?\d{{1,3}}({between}\d{{3}})+({re.escape(decimal)}\d*)?$")
             cells = pc.if_else(grouped, pc.replace_substring_regex(cells, between, ""), cells)
         if decimal == ",":
-            pointed = pc.fill_null(pc.match_substring_regex(cells, r"^[-+]?\d*\.(\d{1,2}|\d{4,})$"), False)
-            rows = np.flatnonzero(pointed.to_numpy(zero_copy_only=False))
+            pointed = pc.match_substring_regex(cells, r"^[-+]?\d*\.(\d{1,2}|\d{4,})$")
+            rows = find_true(pointed)
             if rows.size:
                 reason = f"'{cells[int(rows[0])]}' is not a number with a decimal comma"
                 self.report(rows, reason, "write it with a comma, or decimal = '.' in [file]")
@@ -201,27 +202,29 @@ class LogColumn:
             cells = pc.if_else(pc.match_substring_regex(cells, EUROPEAN_NUMBER), english, cells)
         return cells
 
-    def _explain_number(self, cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
-        reason = f"'{text}' is not a number"
-        for habit, remedy in NUMBER_HABITS.items():
-            if re.match(habit, text):
-                # A habit of the file is one mistake, however many numbers it has.
-                return pc.match_substring_regex(cells, habit), reason, remedy.format(self.name)
-        if text.lower() in (*MISSING_SIGNS, *MISSING_ANSWERS):
-            remedy = f"leave it empty, or write missing = ['{text}'] in [columns] if it stands for missing"
-            return pc.equal(cells, text), reason, remedy
-        return pc.equal(cells, text), reason, "correct it or leave it empty (missing)"
-
-    def cast(self, cells: pa.Array, kind: pa.DataType, explain: Explain) -> pa.Array:
-        """Cast the cells, and report those that cannot be cast."""
+    def _cast(
+        self,
+        cells: pa.Array,
+        kind: pa.DataType,
+        problem: str,
+        remedy: str,
+        habits: Mapping[str, tuple[str, str]] | None = None,
+    ) -> pa.Array:
+        """Cast the cells, and report those that cannot be cast; a habit of the file is one mistake in however many rows."""
         for _ in range(MOST_SHOWN):
             row = first_failure(cells, kind)
             if row is None:
                 return cells.cast(kind)
-            wrong, reason, remedy = explain(cells, cells[row].as_py())
-            wrong = pc.fill_null(wrong, False)
-            self.report(np.flatnonzero(wrong.to_numpy(zero_copy_only=False)), reason, remedy)
-            cells = pc.if_else(wrong, pa.scalar(None, cells.type), cells)
+            text = cells[row].as_py()
+            wrong = pc.equal(cells, text)
+            reason = problem
+            advice = remedy
+            for pattern in (pattern for pattern in habits or () if re.match(pattern, text)):
+                wrong = pc.match_substring_regex(cells, pattern)
+                reason, advice = (habits or {})[pattern]
+                break
+            self.report(find_true(wrong), f"'{text}' {reason}", advice.format(column=self.name, text=text))
+            cells = pc.if_else(pc.fill_null(wrong, False), pa.scalar(None, cells.type), cells)
         if first_failure(cells, kind) is not None:
             self.problems.stop()
         return cells.cast(kind)
@@ -237,9 +240,7 @@ class LogColumn:
         values = encoded.dictionary.to_pylist()
         indices: NDArray[np.int64] = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
         missing = [code for code, value in enumerate(values) if isinstance(value, float) and math.isnan(value)]
-        if missing:
-            indices = np.where(np.isin(indices, missing), -1, indices)
-        return [spell(value) for value in values], indices
+        return [spell(value) for value in values], np.where(np.isin(indices, missing), -1, indices) if missing else indices
 
     def codes(self, meaning: Mapping[str, float], known: Iterable[str], reason: str, remedy: str) -> NDArray[np.float64]:
         """The meaning of every cell's text, NaN where it is missing; `{}` in `reason` is a text without a meaning.
@@ -265,14 +266,6 @@ class LogColumn:
             elif (rows := np.flatnonzero(indices == position)).size:
                 self.report(rows, reason.format(text) + did_you_mean(text, known), remedy)
         return np.asarray(values[indices])
-
-    def _has_yes_no(self) -> bool:
-        """Whether a column of text holds words for yes and no only."""
-        first = next((text.lower() for text in self.cells.slice(0, YES_NO_ROWS).to_pylist() if text), "")
-        if first not in (*YES, *NO) or first[0].isdigit():
-            # Numbers are not examined one by one.
-            return False
-        return {text.lower() for text in self.cells.unique().drop_null().to_pylist()} <= {*YES, *NO}
 
     def yes_no(self) -> NDArray[np.float64]:
         """1.0 for yes, 0.0 for no, NaN for missing."""
@@ -302,7 +295,7 @@ class LogColumn:
             missing = pc.equal(self.cells, "")
         else:
             missing = pc.is_null(self.cells, nan_is_null=pa.types.is_floating(self.cells.type))
-        rows = np.flatnonzero(pc.fill_null(missing, True).to_numpy(zero_copy_only=False))
+        rows = find_true(pc.fill_null(missing, True))
         self.report(rows, "missing", "every decision point needs one (fill it in or drop the row)")
         self.problems.raise_any(self.name)
 
@@ -312,15 +305,14 @@ class LogColumn:
         self._require_cells()
         if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or self.is_text):
             self._refuse_type("; a participant's id is a whole number or text")
-        if self.is_text:
-            # NumPy's text ends at zero characters: two participants would become one.
-            wrong = np.flatnonzero(pc.match_substring(cells, "\0").to_numpy(zero_copy_only=False))
-        else:
-            row = first_failure(cells, pa.int64())
-            wrong = np.array([] if row is None else [row], dtype=np.int64)
-        if wrong.size:
-            reason = f"{cells[int(wrong[0])].as_py()!r} is not a participant's id"
-            self.report(wrong, reason, "ids are whole numbers or text")
+        # NumPy's text ends at zero characters: two participants would become one.
+        row = (
+            next(iter(find_true(pc.match_substring(cells, "\0"))), None)
+            if self.is_text
+            else first_failure(cells, pa.int64())
+        )
+        if row is not None:
+            self.report([row], f"{cells[int(row)].as_py()!r} is not a participant's id", "ids are whole numbers or text")
             self.problems.stop()
         encoded = (cells if self.is_text else cells.cast(pa.int64())).dictionary_encode()
         distinct = np.asarray(encoded.dictionary.to_pylist(), dtype=np.str_ if self.is_text else np.int64)
@@ -330,9 +322,17 @@ class LogColumn:
     def times(self) -> NDArray[Any]:
         """Decision times as int64, float64 or (dates, timestamps, ISO 8601 text) datetime64; with a zone they become UTC."""
         cells = self.cells
+        layout = self.settings.time_format
         self._require_cells()
-        if self.is_text:
-            cells = self._parse_instants() if self.settings.time_format is None else self._parse_format()
+        if self.is_text and layout is None:
+            cells = self._parse_instants()
+        elif self.is_text:
+            cells = pc.strptime(self.cells, format=layout, unit="us", error_is_null=True)
+            wrong = find_true(cells.is_null())
+            if wrong.size:
+                reason = f"'{self.cells[int(wrong[0])]}' does not fit time_format '{layout}'"
+                self.report(wrong, reason, "correct it, or the format in [file]")
+                self.problems.stop()
         elif pa.types.is_timestamp(cells.type) or pa.types.is_date(cells.type):
             cells = to_microseconds(cells, self.name)
         elif not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
@@ -344,7 +344,8 @@ class LogColumn:
         """ISO 8601 text: all without a zone, or all with one (the zones may differ), which gives UTC."""
         cells = self.cells
         if first_failure(cells.slice(0, 1), pa.float64()) is None:
-            self.cast(cells, pa.float64(), _explain_time_number)
+            problem = "is not a number, unlike the times before it"
+            self._cast(cells, pa.float64(), problem, "write all times as numbers, or all in ISO 8601")
             self.problems.raise_any(self.name)
             raise InputError(
                 f"column '{self.name}': times are text; convert them to numbers or to ISO 8601", column=self.name
@@ -356,31 +357,11 @@ class LogColumn:
             reason = f"'{cells[int(odd[0])]}' {has} time zone, unlike the rows before it"
             self.report(odd, reason, "give all times a zone, or none")
             cells = pc.if_else(pa.array(zoned != zoned[0]), cells[0], cells)
-        times = self.cast(cells, pa.timestamp("us", "UTC" if zoned[0] else None), _explain_time)
+        kind = pa.timestamp("us", "UTC" if zoned[0] else None)
+        remedy = "write times as numbers or in ISO 8601 (2015-07-22T16:30:00)"
+        times = self._cast(cells, kind, "is not a time", remedy, TIME_HABITS)
         self.problems.raise_any(self.name)
         return times.cast(pa.timestamp("us"))
-
-    def _parse_format(self) -> pa.Array:
-        layout = self.settings.time_format
-        times = pc.strptime(self.cells, format=layout, unit="us", error_is_null=True)
-        wrong = np.flatnonzero(times.is_null().to_numpy(zero_copy_only=False))
-        if wrong.size:
-            reason = f"'{self.cells[int(wrong[0])]}' does not fit time_format '{layout}'"
-            self.report(wrong, reason, "correct it, or the format in [file]")
-            self.problems.stop()
-        return times
-
-
-def _explain_time_number(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
-    reason = f"'{text}' is not a number, unlike the times before it"
-    return pc.equal(cells, text), reason, "write all times as numbers, or all in ISO 8601"
-
-
-def _explain_time(cells: pa.Array, text: str) -> tuple[pa.Array, str, str]:
-    for habit, (problem, remedy) in TIME_HABITS.items():
-        if re.match(habit, text):
-            return pc.match_substring_regex(cells, habit), f"'{text}' {problem}", remedy
-    return pc.equal(cells, text), f"'{text}' is not a time", "write times as numbers or in ISO 8601 (2015-07-22T16:30:00)"
 
 
 def type_participants(cells: pa.Array) -> pa.Array:
@@ -442,6 +423,11 @@ def spell(value: Any) -> str:
     return str(value)
 
 
+def find_true(mask: pa.Array) -> NDArray[np.int64]:
+    """The rows at which a mask is true, not null."""
+    return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
+
+
 def whole_array(column: Any) -> pa.Array:
     """One array from the chunks that a file was read in."""
     if not isinstance(column, pa.ChunkedArray):
@@ -457,25 +443,24 @@ def whole_array(column: Any) -> pa.Array:
 def first_failure(cells: pa.Array, kind: pa.DataType) -> int | None:
     """The first row that cannot be cast to that type, by halving; None if all can."""
 
-    def fails(part: pa.Array) -> bool:
+    def fails(low: int, high: int) -> bool:
         try:
-            part.cast(kind)
+            cells.slice(low, high - low).cast(kind)
         except pa.ArrowException:
             return True
         return False
 
-    if not fails(cells):
+    low = 0
+    high = len(cells)
+    if not fails(low, high):
         return None
-    first = 0
-    size = len(cells)
-    while size > 1:
-        half = size // 2
-        if fails(cells.slice(first, half)):
-            size = half
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fails(low, middle):
+            high = middle
         else:
-            first += half
-            size -= half
-    return first
+            low = middle
+    return low
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from surefoot.data.file_formats import PARQUET, has_suffix, list_row_groups, read_table, require_known_format
+from surefoot.data.file_formats import LOG_SUFFIXES, PARQUET, has_suffix, list_row_groups, read_table
 from surefoot.data.locations import Location, find_size, list_parquet, locate
 from surefoot.data.log_columns import (
     MISSING,
@@ -174,13 +174,15 @@ class LogFile:
 
     def split(self, rows: int) -> list[LogFile]:
         """A large Parquet file in pieces of about so many rows; any other file as it is."""
-        if not has_suffix(self.path, PARQUET) or find_size(self.path) < SPLIT_BYTES:
-            return [self]
-        sets = list_row_groups(self.path, rows)
+        sets = list_row_groups(self.path, rows) if self._is_large else []
         if len(sets) < 2:
             return [self]
         starts = np.cumsum([0, *(size for _, size in sets)]).tolist()
         return [LogFile(self.path, groups, start) for (groups, _), start in zip(sets, starts, strict=False)]
+
+    @property
+    def _is_large(self) -> bool:
+        return has_suffix(self.path, PARQUET) and find_size(self.path) >= SPLIT_BYTES
 
     @cached_property
     def data(self) -> bytes:
@@ -196,8 +198,7 @@ class LogFile:
         """
         location: Any = locate(folder)
         name = self.path.name if location == self.path else str(self.path.relative_to(location))
-        at_once = not has_suffix(self.path, PARQUET) or find_size(self.path) < SPLIT_BYTES
-        if keep and not self.groups and at_once:
+        if keep and not self.groups and not self._is_large:
             return {"name": name, "bytes": len(self.data), "sha256": hashlib.sha256(self.data).hexdigest()}
         with self.path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -246,7 +247,9 @@ def list_files(path: str | Location) -> list[Location]:
         raise InputError(f"{path}: there is no such file; check the name and the folder")
     if path.suffix.lower() == ".toml":
         raise InputError(f"{path}: is a study, not logs; write surefoot fit LOGS --study {path}")
-    require_known_format(path)
+    if not has_suffix(path, LOG_SUFFIXES):
+        known = ", ".join(LOG_SUFFIXES)
+        raise InputError(f"{path}: logs are read from {known} or a folder of .parquet; convert or rename the file")
     return [path]
 
 

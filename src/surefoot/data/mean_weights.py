@@ -36,27 +36,6 @@ number of rows n: rows, people, Σ w, Σ (1 / p − 1) (the variance of Σ w if 
 number of decision points with the action; where p is unknown, their number), and the rows where p is unknown."""
 
 
-def _sum_weights(
-    taken: NDArray[np.bool_], probability: NDArray[np.float64], person: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """`SUMS` of one action: where it was taken, its probability (NaN if unknown), and the person of every row."""
-    possible = probability != 0
-    taken = taken[possible]
-    probability = np.maximum(probability[possible], LEAST_PROBABILITY)
-    person = person[possible]
-    weight = np.where(taken, 1 / probability, 0.0)
-    unknown = np.isnan(probability)
-    variance = np.where(unknown, (weight - 1) ** 2, 1 / probability - 1)
-    lengths = np.bincount(person).astype(np.float64)
-    sums = np.bincount(person, weights=weight)
-    products = (sums @ sums, sums @ lengths, lengths @ lengths)
-    expected = np.where(unknown, taken, probability).sum()
-    return np.array(
-        [len(person), (lengths > 0).sum(), weight.sum(), variance.sum(), *products, expected, unknown.sum()],
-        dtype=np.float64,
-    )
-
-
 class WeightedActions(NamedTuple):
     """The mean weight of every action, its standard error, and its distance from 1 in standard errors (0 if unjudged)."""
 
@@ -82,10 +61,9 @@ class MeanWeights:
         if not rows.size:
             return None
         action = logs.action[rows]
-        probabilities = spread_probabilities(action, logs.probability[rows], len(logs.action_names))
         return cls.of_rows(
             action,
-            probabilities,
+            spread_probabilities(action, logs.probability[rows], logs.actions),
             logs.participant_index[rows],
             actions=logs.action_names,
             given=logs.names.probability_of,
@@ -104,12 +82,20 @@ class MeanWeights:
         column: str,
     ) -> MeanWeights:
         """From rows at which an action was drawn; `probabilities` (rows, actions) are NaN where they are unknown."""
+        codes = range(len(actions))
         taken = np.take_along_axis(probabilities, action[:, None], axis=1)[:, 0]
-        readings = {given: probabilities, **_other_readings(given, action, taken, len(actions))}
-        sums = {}
-        for reading, meant in readings.items():
-            by_action = [_sum_weights(action == code, meant[:, code], person) for code in range(len(actions))]
-            sums[reading] = np.stack(by_action, axis=1)
+        readings = {given: probabilities}
+        if given == "design":
+            design = tuple(float(taken[action == code].mean()) if (action == code).any() else np.nan for code in codes)
+            for order in sorted(set(permutations(design)) - {design}) if len(actions) <= MOST_ACTIONS else ():
+                readings[f"[{', '.join(f'{p:g}' for p in order)}]"] = np.tile(order, (len(action), 1))
+        elif len(actions) == 2 and ((meant := np.where(action == 0, 1 - taken, taken)) > 0).all():
+            other = next(reading for reading in READINGS if reading != given)
+            readings[other] = spread_probabilities(action, meant, 2)
+        sums = {
+            reading: np.stack([_sum_weights(action == code, meant[:, code], person) for code in codes], axis=1)
+            for reading, meant in readings.items()
+        }
         return cls(actions, sums, given, column)
 
     def __add__(self, other: MeanWeights) -> MeanWeights:
@@ -163,15 +149,12 @@ class MeanWeights:
         worst = int(np.abs(judged.distance).argmax())
         if abs(judged.distance[worst]) <= SURE:
             return None
-        design = self.given == "design"
-        source = "actions.probabilities" if design else f"column '{self.column}'"
-        claim = "the design's" if design else f"those of {READINGS[self.given]}"
+        claim = f"column '{self.column}': the probabilities cannot be those of {READINGS.get(self.given)}"
+        if self.given == "design":
+            claim = "actions.probabilities: the probabilities cannot be the design's"
         mean = f"{judged.mean[worst]:.2f} ± {judged.error[worst]:.2f}"
         people = int(self.sums[self.given][SUMS.index("people"), worst])
-        return (
-            f"{source}: the probabilities cannot be {claim}: the mean weight of '{self.actions[worst]}' is {mean} over "
-            f"{people} people, where it must be 1"
-        )
+        return f"{claim}: the mean weight of '{self.actions[worst]}' is {mean} over {people} people, where it must be 1"
 
     @property
     def fitting_reading(self) -> str | None:
@@ -193,29 +176,40 @@ class MeanWeights:
         return f'they look like those of {words}: write columns.probability_of = "{best}" (in Python: probability_of)'
 
 
+def _sum_weights(
+    taken: NDArray[np.bool_], probability: NDArray[np.float64], person: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """`SUMS` of one action: where it was taken, its probability (NaN if unknown), and the person of every row."""
+    possible = probability != 0
+    taken = taken[possible]
+    probability = np.maximum(probability[possible], LEAST_PROBABILITY)
+    unknown = np.isnan(probability)
+    weight = np.where(taken, 1 / probability, 0.0)
+    variance = np.where(unknown, (weight - 1) ** 2, 1 / probability - 1).sum()
+    lengths = np.bincount(person[possible]).astype(np.float64)
+    sums = np.bincount(person[possible], weights=weight)
+    products = (sums @ sums, sums @ lengths, lengths @ lengths)
+    expected = np.where(unknown, taken, probability).sum()
+    return np.array([len(taken), (lengths > 0).sum(), weight.sum(), variance, *products, expected, unknown.sum()], float)
+
+
 def find_weight_problem(logs: Trajectories) -> str | None:
     """Why the probabilities in logs cannot be what they are said to be, and the likely remedy; None if they may be."""
-    if len(logs.action_names) == 2 and not _is_doubtful(logs):
-        return None
+    if logs.actions == 2:
+        # Every fit asks this: the variance that the probabilities imply is quick, and the spread between people can only
+        # bring a mean weight nearer to 1.
+        drawn = logs.available & (logs.probability < 1)
+        taken = np.maximum(logs.probability[drawn], LEAST_PROBABILITY)
+        treated = logs.action[drawn] > 0
+        inverse = 1 / taken
+        odds = taken / (1 - taken)
+        if not any(
+            abs(inverse @ chosen - len(taken)) > SURE * sqrt((inverse - 1) @ chosen + odds @ ~chosen)
+            for chosen in (treated, ~treated)
+        ):
+            return None
     weights = MeanWeights.of(logs)
     return None if weights is None else weights.problem()
-
-
-def _is_doubtful(logs: Trajectories) -> bool:
-    """Whether a mean weight of two actions is far from 1 by the variance that the probabilities imply.
-
-    This is quick, because every fit needs it, and the spread between people can only bring it nearer.
-    """
-    drawn = logs.available & (logs.probability < 1)
-    taken = np.maximum(logs.probability[drawn], LEAST_PROBABILITY)
-    treated = logs.action[drawn] > 0
-    inverse = 1 / taken
-    odds = taken / (1 - taken)
-    for chosen in (treated, ~treated):
-        away = inverse @ chosen - len(taken)
-        if abs(away) > SURE * sqrt((inverse - 1) @ chosen + odds @ ~chosen):
-            return True
-    return False
 
 
 def check_probabilities(logs: Trajectories) -> None:
@@ -239,17 +233,3 @@ def spread_probabilities(action: NDArray[np.int64], taken: NDArray[np.float64], 
                 probabilities[:, code] = of_action[0]
     probabilities[rows, action] = taken
     return probabilities
-
-
-def _other_readings(
-    given: str, action: NDArray[np.int64], taken: NDArray[np.float64], actions: int
-) -> dict[str, NDArray[np.float64]]:
-    """Every action's probability if the numbers meant something else, as far as that is possible."""
-    if given == "design":
-        design = tuple(float(taken[action == code].mean()) if (action == code).any() else np.nan for code in range(actions))
-        orders = set(permutations(design)) - {design} if actions <= MOST_ACTIONS else set()
-        return {f"[{', '.join(f'{p:g}' for p in order)}]": np.tile(order, (len(action), 1)) for order in sorted(orders)}
-    meant = np.where(action == 0, 1 - taken, taken)
-    if actions != 2 or not (meant > 0).all():
-        return {}
-    return {"sending" if given == "action taken" else "action taken": spread_probabilities(action, meant, 2)}

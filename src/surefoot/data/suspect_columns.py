@@ -8,30 +8,17 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from surefoot.data.column_kinds import ColumnSummary, YesNo
-from surefoot.data.log_columns import MISSING_ANSWERS, MISSING_SIGNS, LogColumn, is_text, whole_array
+from surefoot.data.log_columns import LogColumn, whole_array
 from surefoot.data.log_table import ColumnNames, UnnamedAvailability
 from surefoot.errors import FitWarning
 
-PROBABILITIES = (
-    r"^(p|pi|pr|prob|probs|probability|propensity|p?score)[._ -]?"
-    r"(of[._ -])?(a|action|arm|treat\w*|sen[dt]\w*|rand\w*)?[._ -]?\d*$",
-    r"^(rand\w*|treat\w*|action|send|sent|a\d?|arm\w*|assign\w*)[._ -]?(p|pr|prob|probability|propensity)$",
-)
-"""Usual names of columns of probabilities."""
-INDEX = r"^(|unnamed: ?\d+|index|row([._ -]?(number|name|names|id|no))?|x\d?|\.\.\.\d+|_c\d+|level_\d+)$"
-"""Names that programs give to the number of a row."""
-AFTERWARDS = (
-    r"(^|[._ -])(after|post|next|later|future|follow[._ -]?up|respon\w+|outcome|result|click\w*|opened|dismissed|answered|"
-    r"thumbs\w*|reaction|completed|engaged)([._ -]|\d|$)"
-)
-"""Names of columns that are usually known only after the decision."""
 AVAILABILITY = r"(^|[^A-Za-z])([aA]vail|AVAIL|[eE]ligib|ELIGIB)|[a-z](Avail|Eligib)"
 UNAVAILABILITY = r"(?i)(un|in|not|non|no)[._ -]?(avail|eligib)"
 """Names of columns that say whether somebody could be treated, and of columns that say the opposite."""
@@ -47,73 +34,12 @@ FEW_VALUES = 12
 STANDS_OUT = 5.0
 NEIGHBOURS = 5
 """A value stands out if it is `STANDS_OUT` times as common as its `NEIGHBOURS` next values on either side."""
-PLATFORMS = {
-    "REDCap": (
-        r"^(redcap_\w+|record_id)$",
-        r"^(redcap_(event_name|repeat_instrument|repeat_instance|data_access_group|survey_identifier)|\w+_complete)$",
-    ),
-    "Qualtrics": (
-        r"^(ResponseId|RecordedDate|DistributionChannel)$",
-        r"^(StartDate|EndDate|Status|IPAddress|Progress|Duration \(in seconds\)|Finished|RecordedDate|ResponseId|"
-        r"Recipient\w+|External(Data)?Reference|Location(Latitude|Longitude)|DistributionChannel|UserLanguage|Q_\w+Score)$",
-    ),
-    "m-Path": (
-        r"^(connectionId|scheduledBeepId)$",
-        r"^(connectionId|legacyCode|code|alias|initials|accountCode|\w*BeepId|questionList(Name|Label)|fromProtocolName|"
-        r"\w*[tT]imeStamp\w*|timeZoneOffset|deltaUTC)$",
-    ),
-}
-"""Columns that identify a platform, and columns in which it says which form, event or survey a row comes from."""
-MOST_WORDS = 3
-MOST_WORD_ROWS = 0.2
-"""So few distinct words, in so small a share of the rows, stand for "missing" among numbers."""
 FEWEST_ROWS = 30
 GIVES_AWAY = 0.9
 """A column reveals the action if it removes this share of the errors of the best constant guess."""
 FEW_ROWS = 10
 """Among fewer rows everybody may have one."""
 SHOWN_PAIRS = 3
-
-
-class MissingWords(NamedTuple):
-    """The words that stand for "missing" in a column of text."""
-
-    signs: tuple[str, ...] = ()
-    """Those that do so in any column."""
-    among_numbers: tuple[str, ...] = ()
-    """Those that do so because all other cells are numbers."""
-
-
-def find_missing_words(cells: pa.Array) -> MissingWords:
-    """Words of a column that stand for "missing".
-
-    >>> find_missing_words(pa.array(["3", "4", "watch off", "5", "n/a", "4", "3", "6"]))
-    MissingWords(signs=('n/a',), among_numbers=('watch off',))
-    """
-    if not is_text(cells.type):
-        return MissingWords()
-    texts, indices = LogColumn("", cells).distinct()
-    rows = dict(zip(texts, np.bincount(indices[indices >= 0], minlength=len(texts)).tolist(), strict=True))
-    words = [text for text in texts if not is_finite_number(text)]
-    signs = tuple(word for word in words if word.lower() in MISSING_SIGNS)
-    others = [word for word in words if word not in signs]
-    numbers = sum(rows.values()) - sum(rows[word] for word in words)
-    if numbers <= sum(rows[word] for word in others):
-        return MissingWords(signs)
-    answers = [word for word in others if word.lower() in MISSING_ANSWERS]
-    unknown = [word for word in others if word not in answers]
-    few = len(unknown) <= MOST_WORDS and sum(rows[word] for word in unknown) <= MOST_WORD_ROWS * numbers
-    if few and not any(re.search(r"\d", word) for word in unknown):
-        answers += unknown
-    return MissingWords(signs, tuple(answers))
-
-
-def is_finite_number(text: str) -> bool:
-    """Whether a text is a number; `inf` and `nan` are not."""
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
 
 
 def find_codes(values: NDArray[np.float64]) -> list[float]:
@@ -130,19 +56,19 @@ def find_codes(values: NDArray[np.float64]) -> list[float]:
 def find_lonely_codes(values: NDArray[np.float64]) -> list[float]:
     """Smallest and largest values that are repeated and lie apart from all others."""
     codes: list[float] = []
-    values = values[np.isfinite(values)]
-    while values.size >= FEWEST_ROWS:
-        distinct, counts = np.unique(values, return_counts=True)
-        end = next((end for end in (0, -1) if len(distinct) > 3 and _lies_apart(distinct, counts, end)), None)
+    distinct, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+    while counts.sum() >= FEWEST_ROWS and len(distinct) > 3:
+        end = next((end for end in (0, -1) if _lies_apart(distinct, counts, end)), None)
         if end is None:
             break
         codes.append(float(distinct[end]))
-        values = values[values != distinct[end]]
+        distinct = np.delete(distinct, end)
+        counts = np.delete(counts, end)
     return codes
 
 
 def _lies_apart(distinct: NDArray[np.float64], counts: NDArray[np.int64], end: int) -> bool:
-    others = distinct[1:] if end == 0 else distinct[:-1]
+    others = np.delete(distinct, end)
     if counts[end] < LEAST_REPEATED:
         return False
     with np.errstate(over="ignore"):
@@ -186,62 +112,19 @@ def gives_away_action(values: NDArray[Any], action: NDArray[np.int64]) -> bool:
     groups = np.unique(np.where(missing, np.inf, values), return_inverse=True)[1]
     if groups.max() >= len(action) // 10:
         # A measurement reveals the action if one threshold separates sent from not sent.
-        groups = np.where(missing, 2, _split_best(values, action > 0))
+        order = np.argsort(values)
+        in_order = values[order]
+        ahead = np.cumsum(np.where(action[order] > 0, 1.0, -1.0) * ~missing[order])
+        # A threshold among equal values separates nothing.
+        ends = np.append(in_order[1:] != in_order[:-1], True)
+        threshold = in_order[np.argmax(np.where(ends, np.abs(ahead - ahead[-1] / 2), -1))]
+        groups = np.where(missing, 2, values > threshold)
     table = np.zeros((groups.max() + 1, action.max() + 1))
     np.add.at(table, (groups, action), 1)
     totals = np.sort(table.sum(axis=0))[::-1]
     base = totals[0] / len(action)
     accuracy = table.max(axis=1).sum() / len(action)
     return bool(totals[1:2].sum() >= 5 and accuracy - base >= GIVES_AWAY * (1 - base))
-
-
-def _split_best(values: NDArray[np.float64], sent: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """1 above the threshold that separates sent from not sent best, 0 below."""
-    order = np.argsort(values)
-    ahead = np.cumsum(np.where(sent[order], 1.0, -1.0) * ~np.isnan(values[order]))
-    # A threshold among equal values separates nothing.
-    ends = np.append(values[order][1:] != values[order][:-1], True)
-    best = int(np.argmax(np.where(ends, np.abs(ahead - ahead[-1] / 2), -1)))
-    above: NDArray[np.int64] = (values > values[order][best]).astype(np.int64)
-    return above
-
-
-def looks_like_probability(name: str) -> bool:
-    """Whether a column has the name of a probability."""
-    return any(re.match(pattern, name, re.IGNORECASE) for pattern in PROBABILITIES)
-
-
-def is_probability(summary: ColumnSummary) -> bool:
-    """Whether a column has the name of a probability and holds numbers from 0 to 1."""
-    numbers = summary.numbers
-    if numbers is None or not numbers.size or not looks_like_probability(summary.name):
-        return False
-    return bool(numbers.min() >= 0 and numbers.max() <= 1)
-
-
-def is_index(summary: ColumnSummary) -> bool:
-    """Whether a column counts the rows."""
-    numbers = summary.numbers
-    if numbers is None or numbers.size < 2 or summary.missing or not re.match(INDEX, summary.name, re.IGNORECASE):
-        return False
-    return bool((numbers[1:] == numbers[:-1] + 1).all())
-
-
-def find_platform(name: str, columns: Sequence[str]) -> str | None:
-    """The platform that wrote a column to tell rows apart; None if it may hold a measurement.
-
-    >>> find_platform("redcap_event_name", ["record_id", "redcap_event_name"]), find_platform("Status", ["id", "Status"])
-    ('REDCap', None)
-    """
-    for platform, (mark, columns_of_platform) in PLATFORMS.items():
-        if re.match(columns_of_platform, name) and any(re.match(mark, column) for column in columns):
-            return platform
-    return None
-
-
-def is_afterwards(name: str) -> bool:
-    """Whether a column has a name of something that is known only after the decision."""
-    return re.search(AFTERWARDS, name, re.IGNORECASE) is not None
 
 
 def find_alike_ids(participants: Sequence[Any]) -> list[tuple[str, str]]:
@@ -260,17 +143,17 @@ def find_alike_ids(participants: Sequence[Any]) -> list[tuple[str, str]]:
     return pairs
 
 
-def list_id_doubts(participants: Sequence[Any]) -> list[tuple[str, str]]:
-    """(reason, remedy) of ids that may be one participant, and of ids that are no participant."""
+def list_id_doubts(participants: Sequence[Any]) -> list[tuple[str, str, str]]:
+    """(verdict, reason, remedy) of ids that may be one participant, and of ids that are no participant."""
     doubts = []
     pairs = find_alike_ids(participants)
     if pairs:
         shown = ", ".join(f"{first!r} and {second!r}" for first, second in pairs[:SHOWN_PAIRS])
         others = f" and {len(pairs) - SHOWN_PAIRS} more pairs" if len(pairs) > SHOWN_PAIRS else ""
         reason = f"participants {shown}{others} differ only in case, blanks or leading zeros, and count as different people"
-        doubts.append((reason, "write each id in one way if they are the same participant"))
+        doubts.append(("look", reason, "write each id in one way if they are the same participant"))
     for participant in (name for name in participants if isinstance(name, str) and re.fullmatch(SUMMARIES, name)):
-        doubts.append((f"participant {str(participant)!r} looks like a summary of others", "delete such rows"))
+        doubts.append(("look", f"participant {str(participant)!r} looks like a summary of others", "delete such rows"))
     return doubts
 
 
@@ -306,7 +189,7 @@ def find_unnamed_availability(
 
 def list_doubts(participants: NDArray[Any], rows: int, names: ColumnNames) -> list[tuple[str, str, str]]:
     """(verdict, reason, remedy) of everything doubtful about rows and ids; the verdicts are those of checks."""
-    doubts = [("look", reason, remedy) for reason, remedy in list_id_doubts(participants.tolist())]
+    doubts = list_id_doubts(participants.tolist())
     if numbers_rows(len(participants), rows):
         reason = f"every participant of column '{names.participant}' has exactly one row, so it seems to number the rows"
         doubts.append(("unsafe", reason, "name the column that identifies the participant"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,47 +30,15 @@ READINGS = {"action taken": "the action taken", "sending": "sending"}
 """What a column of probabilities can be of, in the study file and in words."""
 COLUMNS = ("time", "state", "available", "action", "probability", "reward")
 """What every decision point has."""
+Blocks = Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Trajectories:
     """Decision points of many people, in the order of the table they came from.
 
-    Make one with `from_frame`, `from_csv`, `from_parquet` or `from_arrays`. Missing states and rewards are NaN: they stay
-    missing, are left out of fits (`usable`) and are counted.
-
-    Attributes
-    ----------
-    participants
-        Ids of the people, sorted, (people,).
-    participant_index
-        For each row the position of its participant in `participants`.
-    time
-        When, (rows,): a number or a moment.
-    state
-        (rows, state variables).
-    available
-        Whether the participant could be treated, (rows,).
-    action
-        0 is "send nothing".
-    probability
-        With which the action taken was drawn; NaN where it was not logged.
-    reward
-        What is optimised, (rows,); NaN where it is missing.
-    state_names
-        One name for every state variable.
-    action_names
-        One name for every action, nothing first.
-    names
-        What the columns are called in the frames that come in and go out.
-    backend
-        The library whose frames go out: that of the frame that came in.
-    order
-        Rows sorted by participant, then time; derived.
-    starts
-        Where each participant begins in `order`, with the total at the end; derived.
-    sorted_rows
-        `order`, if it is known already.
+    Make one with `from_frame`, `from_file` or `from_arrays`. Missing states and rewards are NaN: they stay missing, are left
+    out of fits (`usable`) and are counted.
 
     Examples
     --------
@@ -80,30 +48,49 @@ class Trajectories:
     """
 
     participants: NDArray[Any]
+    """Ids of the people, sorted, (people,)."""
     participant_index: NDArray[np.int64]
+    """For each row the position of its participant in `participants`."""
     time: NDArray[Any]
+    """When, (rows,): a number or a moment."""
     state: NDArray[np.float64]
+    """(rows, state variables)."""
     available: NDArray[np.bool_]
+    """Whether the participant could be treated, (rows,)."""
     action: NDArray[np.int64]
+    """0 is "send nothing"."""
     probability: NDArray[np.float64]
+    """With which the action taken was drawn; NaN where it was not logged."""
     reward: NDArray[np.float64]
+    """What is optimised, (rows,); NaN where it is missing."""
     state_names: tuple[str, ...]
+    """One name for every state variable."""
     action_names: tuple[str, ...]
+    """One name for every action, nothing first."""
     names: ColumnNames = field(default_factory=ColumnNames)
+    """What the columns are called in the frames that come in and go out."""
     backend: str = "pyarrow"
+    """The library whose frames go out: that of the frame that came in."""
     order: NDArray[np.int64] = field(init=False)
+    """Rows sorted by participant, then time; derived."""
     starts: NDArray[np.int64] = field(init=False)
+    """Where each participant begins in `order`, with the total at the end; derived."""
     sorted_rows: InitVar[NDArray[np.int64] | None] = None
+    """`order`, if it is known already."""
 
     def __post_init__(self, sorted_rows: NDArray[np.int64] | None) -> None:
         order = np.lexsort((self.time, self.participant_index)) if sorted_rows is None else sorted_rows
-        object.__setattr__(self, "order", order)
         lengths = np.bincount(self.participant_index, minlength=len(self.participants))
+        object.__setattr__(self, "order", order)
         object.__setattr__(self, "starts", np.concatenate([[0], np.cumsum(lengths)]))
-        for name in (column.name for column in fields(self)):
-            value = getattr(self, name)
-            if isinstance(value, np.ndarray):
-                object.__setattr__(self, name, _freeze(value))
+        for column in fields(self):
+            values = getattr(self, column.name)
+            if isinstance(values, np.ndarray):
+                # A copy that nobody can change, column after column; values of other trajectories stay as they are.
+                if not (values.flags.owndata and values.flags.f_contiguous and not values.flags.writeable):
+                    values = values.copy(order="F")
+                    values.flags.writeable = False
+                object.__setattr__(self, column.name, values)
 
     def __len__(self) -> int:
         return len(self.participant_index)
@@ -204,61 +191,22 @@ class Trajectories:
         actions : int or list of str
             What can be sent: how many, or their names, the first of which means "nothing".
         """
-        roles = _Roles(participant, time, state, action, reward, available, probability, probability_of, actions)
-        table, backend = arrow_table(frame, roles.columns, roles.layout.also)
-        return cls._from_table(LogTable.of(roles.layout.settle_missing(table), participant), roles, backend)
+
+        def read(layout: LogLayout) -> tuple[LogTable, str]:
+            table, backend = arrow_table(frame, list(layout.columns), layout.also)
+            return LogTable.of(layout.settle_missing(table), participant), backend
+
+        return _read_roles(read, participant, time, state, action, reward, available, probability, probability_of, actions)
 
     @classmethod
-    def from_csv(cls, path: str | Path, **roles: Any) -> Trajectories:
-        """Read a file with separated columns; the arguments are those of `from_file`."""
-        return cls.from_file(path, **roles)
-
-    @classmethod
-    def from_parquet(cls, path: str | Path, **roles: Any) -> Trajectories:
-        """Read a Parquet file; the arguments are those of `from_file`."""
-        return cls.from_file(path, **roles)
-
-    @classmethod
-    def from_file(cls, path: str | Path, *, file: FileSettings = PLAIN, **arguments: Any) -> Trajectories:
+    def from_file(cls, path: str | Path, *, file: FileSettings = PLAIN, **roles: Any) -> Trajectories:
         """Read one file (.csv, .tsv, .parquet, .xlsx; text may be packed as .gz); errors name its lines.
 
         `file` says how it writes numbers and times; the other arguments are those of `from_frame`.
         """
-        roles = _Roles(**arguments)
-        (location,) = list_files(path)
-        table = LogFile(location).read(replace(roles.layout, settings=file))
         with name_file(path):
-            return cls._from_table(table, roles, "pyarrow")
-
-    @classmethod
-    def _from_table(cls, table: LogTable, roles: _Roles, backend: str) -> Trajectories:
-        kinds = roles.read_kinds(table)
-        columns, _, problems = read_columns(
-            table,
-            time=roles.time,
-            state=kinds,
-            action=roles.action,
-            reward=roles.reward,
-            available=roles.available,
-            probability=roles.probability,
-            actions=roles.action_names,
-        )
-        columns["probability"] = roles.read_probability(columns, problems)
-        logs = cls.validated(
-            **columns,
-            state_names=tuple(name for variable, (_, kind) in kinds.items() for name in kind.state_columns(variable)),
-            action_names=roles.action_names,
-            names=ColumnNames(
-                *(roles.participant, roles.time, roles.action, roles.reward),
-                *(roles.probability or "probability", roles.available or "available"),
-                roles.probability_of or "action taken",
-                find_unnamed_availability(table.table, roles.columns, columns["action"]),
-            ),
-            backend=backend,
-            problems=problems,
-        )
-        warn_of_doubts(logs.participants, len(logs), logs.names)
-        return logs
+            (location,) = list_files(path)
+            return _read_roles(lambda layout: (LogFile(location).read(replace(layout, settings=file)), "pyarrow"), **roles)
 
     @classmethod
     def from_arrays(
@@ -323,16 +271,53 @@ class Trajectories:
         """Refuse what cannot be right, naming row, column and participant; settle the actions of unavailable rows."""
         participants = others["participants"]
         index = others["participant_index"]
+        time = others["time"]
+        declared = others["action_names"]
         names = others.setdefault("names", ColumnNames())
         problems = problems or Problems(participant=lambda row: participants[index[row]].item())
+
+        def refuse(column: str, values: NDArray[Any], wrong: NDArray[np.bool_], reason: str, remedy: str) -> None:
+            rows = np.flatnonzero(wrong)
+            if rows.size:
+                value = values[rows[0]]
+                text = f"{value:g}" if isinstance(value, np.floating) else str(value)
+                if isinstance(value, np.datetime64):
+                    text = str(np.datetime_as_string(value)).removesuffix(".000000")
+                problems.report(column, rows, reason.format(text), remedy)
+
         columns = dict(zip(others["state_names"], others["state"].T, strict=True)) | {names.reward: others["reward"]}
         for name, values in columns.items():
-            remedy = "correct the value or leave it empty (missing)"
-            _report(problems, name, np.isinf(values), values, "{} is not finite", remedy)
-        _validate_actions(problems, names, available, action, probability, others["action_names"])
-        order = _validate_times(problems, names.time, index, others["time"])
-        problems.raise_any()
+            refuse(name, values, np.isinf(values), "{} is not finite", "correct the value or leave it empty (missing)")
         free = available == 1
+        given = ~np.isnan(action)
+        remedy = "write 1 (available) or 0 (not available)"
+        refuse(names.available, available, np.isnan(available), "the availability is missing", remedy)
+        refuse(names.available, available, ~np.isin(available, (0.0, 1.0)), "availability is {}", remedy)
+        remedy = "fill it in, or mark the participant as not available"
+        refuse(names.action, action, free & ~given, "the action is missing at an available decision point", remedy)
+        remedy = f"use 0 to {len(declared) - 1}"
+        refuse(names.action, action, given & (action != np.floor(action)), "action {} is not a whole number", remedy)
+        remedy = f"declare it with actions=…, which now has {list(declared)}, or correct it"
+        undeclared = given & ((action < 0) | (action >= len(declared)))
+        refuse(names.action, action, undeclared, "action {} was never declared", remedy)
+        reason = "action {} at a decision point where the participant was not available"
+        impossible = (available == 0) & given & (action != 0)
+        refuse(names.action, action, impossible, reason, "correct the action or the availability")
+        remedy = "log the probability of the action taken from 0 to 1 (percentages: [file] in the study), or leave it empty"
+        outside = free & ((probability <= 0) | (probability > 1))
+        refuse(names.probability, probability, outside, "probability {} is outside (0, 1]", remedy)
+        if time.dtype.kind == "f":
+            refuse(names.time, time, ~np.isfinite(time), "{} is not a time", "give every decision point a finite time")
+        order = np.lexsort((time, index))
+        twice = np.zeros(len(order), dtype=bool)
+        twice[order[1:]] = (index[order[1:]] == index[order[:-1]]) & (time[order[1:]] == time[order[:-1]])
+        remedy = "drop the duplicate or correct its time"
+        if twice.sum() > max(MANY_ROWS, len(order) / 4):
+            remedy = (
+                "name a column that tells a participant's decision points apart (day and slot must be one number or time)"
+            )
+        refuse(names.time, time, twice, "a second decision point at {}", remedy)
+        problems.raise_any()
         return cls(
             available=free,
             action=np.where(free, action, 0).astype(np.int64),
@@ -355,15 +340,15 @@ class Trajectories:
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per decision point, in the order they came: a frame of the library that the data came from."""
         names = self.names
+        probability = self.probability
+        if names.probability_of == "sending":
+            probability = np.where(self.action == 0, 1 - probability, probability)
         data = {names.participant: self.participant, names.time: self.time}
         data |= {name: self.state[:, j] for j, name in enumerate(self.state_names)}
-        data |= {names.available: self.available, names.action: self.action}
-        sending = names.probability_of == "sending"
-        probability = np.where(self.action == 0, 1 - self.probability, self.probability) if sending else self.probability
-        data |= {names.probability: probability, names.reward: self.reward}
-        return make_frame(data, backend or self.backend)
+        data |= {names.available: self.available, names.action: self.action, names.probability: probability}
+        return make_frame({**data, names.reward: self.reward}, backend or self.backend)
 
-    def blocks(self, cells: int = BLOCK_CELLS) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def blocks(self, cells: int = BLOCK_CELLS) -> Blocks:
         """Blocks of people of about the same length: their positions, and their rows in time order, −1 where padded."""
         lengths = np.diff(self.starts)
         padded = np.maximum(-(-lengths // PADDED_TO), 1) * PADDED_TO
@@ -376,78 +361,11 @@ class Trajectories:
                 rows = self.order[np.where(inside, self.starts[chunk, None] + positions, 0)]
                 yield chunk, np.where(inside, rows, -1)
 
-    def one_block(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def one_block(self) -> Blocks:
         """Everybody's rows as one block of one unit."""
         rows = np.full((1, -(-len(self) // PADDED_TO) * PADDED_TO), -1)
         rows[0, : len(self)] = self.order
         yield np.zeros(1, dtype=np.int64), rows
-
-
-def _freeze(values: NDArray[Any]) -> NDArray[Any]:
-    """A copy that nobody can change, column after column, as it is read; values of other trajectories stay as they are."""
-    if values.flags.owndata and values.flags.f_contiguous and not values.flags.writeable:
-        return values
-    frozen = values.copy(order="F")
-    frozen.flags.writeable = False
-    return frozen
-
-
-def _report(problems: Problems, column: str, wrong: NDArray[np.bool_], values: Any, reason: str, remedy: str) -> None:
-    """Report the wrong rows; `{}` in `reason` is the first one's value."""
-    rows = np.flatnonzero(wrong)
-    if not rows.size:
-        return
-    value = values[rows[0]]
-    if isinstance(value, np.datetime64):
-        text = str(np.datetime_as_string(value)).removesuffix(".000000")
-    else:
-        text = f"{value:g}" if isinstance(value, np.floating) else str(value)
-    problems.report(column, rows, reason.format(text), remedy)
-
-
-def _validate_actions(
-    problems: Problems,
-    names: ColumnNames,
-    available: NDArray[np.float64],
-    action: NDArray[np.float64],
-    probability: NDArray[np.float64],
-    declared: tuple[str, ...],
-) -> None:
-    """Available decision points have a declared action; the others have none; probabilities lie in (0, 1]."""
-    remedy = "write 1 (available) or 0 (not available)"
-    _report(problems, names.available, np.isnan(available), available, "the availability is missing", remedy)
-    _report(problems, names.available, ~np.isin(available, (0.0, 1.0)), available, "availability is {}", remedy)
-    free = available == 1
-    given = ~np.isnan(action)
-    reason = "the action is missing at an available decision point"
-    remedy = "fill it in, or mark the participant as not available"
-    _report(problems, names.action, free & ~given, action, reason, remedy)
-    broken = given & (action != np.floor(action))
-    remedy = f"use 0 to {len(declared) - 1}"
-    _report(problems, names.action, broken, action, "action {} is not a whole number", remedy)
-    undeclared = given & ((action < 0) | (action >= len(declared)))
-    remedy = f"declare it with actions=…, which now has {list(declared)}, or correct it"
-    _report(problems, names.action, undeclared, action, "action {} was never declared", remedy)
-    reason = "action {} at a decision point where the participant was not available"
-    remedy = "correct the action or the availability"
-    _report(problems, names.action, (available == 0) & given & (action != 0), action, reason, remedy)
-    outside = free & ((probability <= 0) | (probability > 1))
-    remedy = "log the probability of the action taken from 0 to 1 (percentages: [file] in the study), or leave it empty"
-    _report(problems, names.probability, outside, probability, "probability {} is outside (0, 1]", remedy)
-
-
-def _validate_times(problems: Problems, name: str, participant: NDArray[np.int64], time: NDArray[Any]) -> NDArray[np.int64]:
-    """Times are finite and differ within a participant; gives the rows in the order of participant and time."""
-    if time.dtype.kind == "f":
-        _report(problems, name, ~np.isfinite(time), time, "{} is not a time", "give every decision point a finite time")
-    order = np.lexsort((time, participant))
-    twice = np.zeros(len(order), dtype=bool)
-    twice[order[1:]] = (participant[order[1:]] == participant[order[:-1]]) & (time[order[1:]] == time[order[:-1]])
-    remedy = "drop the duplicate or correct its time"
-    if twice.sum() > max(MANY_ROWS, len(order) / 4):
-        remedy = "name a column that tells a participant's decision points apart (day and slot must be one number or time)"
-    _report(problems, name, twice, time, "a second decision point at {}", remedy)
-    return order
 
 
 def name_actions(actions: int | Sequence[str]) -> tuple[str, ...]:
@@ -526,12 +444,12 @@ def join_logs(first: Trajectories, later: Trajectories) -> Trajectories:
         if ours != theirs:
             raise InputError(f"the later logs have other {name}: {theirs!r} instead of {ours!r}; fit all logs anew")
     participants = np.union1d(first.participants, later.participants)
-    index = [np.searchsorted(participants, logs.participants)[logs.participant_index] for logs in (first, later)]
+    index = np.searchsorted(participants, np.concatenate([first.participant, later.participant]))
     times, moment = np.unique(np.concatenate([first.time, later.time]), return_inverse=True)
-    points = np.concatenate(index) * len(times) + moment
-    earlier_points = points[: len(first)]
-    later_points = points[len(first) :]
-    _, in_first, in_later = np.intersect1d(earlier_points, later_points, assume_unique=True, return_indices=True)
+    points = index * len(times) + moment
+    _, in_first, in_later = np.intersect1d(
+        points[: len(first)], points[len(first) :], assume_unique=True, return_indices=True
+    )
     waiting = first.available & np.isnan(first.reward)
     twice = np.sort(in_later[~waiting[in_first]])
     if twice.size:
@@ -541,12 +459,11 @@ def join_logs(first: Trajectories, later: Trajectories) -> Trajectories:
             f"{twice.size} of the later decision points were learned from already: participant {', '.join(named)}{others}; "
             "give only later ones and those that waited for their outcome, or fit all logs anew"
         )
-    lasting = np.delete(np.arange(len(first)), in_first)
+    lasting = np.delete(np.arange(len(points)), in_first)
     columns: dict[str, Any] = {
-        name: np.concatenate([getattr(first, name)[lasting], getattr(later, name)]) for name in COLUMNS
+        name: np.concatenate([getattr(first, name), getattr(later, name)])[lasting] for name in COLUMNS
     }
-    joined_index = np.concatenate([index[0][lasting], index[1]])
-    return replace(first, participants=participants, participant_index=joined_index, **columns)
+    return replace(first, participants=participants, participant_index=index[lasting], **columns)
 
 
 def read_columns(
@@ -588,82 +505,73 @@ def join_values(values: Mapping[str, StateValues]) -> tuple[NDArray[np.float64],
     return np.concatenate([variable.values for variable in values.values()], axis=1), outside
 
 
-@dataclass(frozen=True)
-class _Roles:
-    """The arguments of `Trajectories.from_frame`, checked."""
-
-    participant: str
-    time: str
-    state: Sequence[str] | Mapping[str, VariableKind | str]
-    action: str
-    reward: str
-    available: str | None = None
-    probability: str | None = None
-    probability_of: str | None = None
-    actions: int | Sequence[str] = 2
-
-    def __post_init__(self) -> None:
-        if isinstance(self.state, str) or not len(self.state):
-            raise InputError(f"state must list at least one column, for example state=['{self.state or 's1'}']")
-        if self.probability_of not in (None, *READINGS):
-            raise InputError(f"probability_of is {self.probability_of!r}; write one of {list(READINGS)}")
-        if self.probability_of == "sending" and len(self.action_names) > 2:
-            raise InputError(
-                "probability_of='sending' says nothing about which of several actions was sent; give the probability of the "
-                "action taken"
-            )
-        for name, kind in self.state.items() if isinstance(self.state, Mapping) else ():
-            _check_kind(name, kind)
-        repeated = [name for name in self.columns if self.columns.count(name) > 1]
-        if repeated:
-            raise InputError(f"column '{repeated[0]}' is named twice; every role needs a column of its own")
-
-    @property
-    def columns(self) -> list[str]:
-        roles = (self.participant, self.time, *self.state, self.action, self.reward, self.available, self.probability)
-        return [name for name in roles if name is not None]
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        return name_actions(self.actions)
-
-    @property
-    def layout(self) -> LogLayout:
-        kinds = self.state.items() if isinstance(self.state, Mapping) else ()
-        levels = {name: kind.levels for name, kind in kinds if not isinstance(kind, str)}
-        meant = {self.action: self.action_names, **levels}
-        also = AVAILABLE_OR_NOT if self.available is None else None
-        return LogLayout(self.participant, self.time, tuple(self.columns), meant=meant, also=also)
-
-    def read_kinds(self, table: LogTable) -> dict[str, tuple[str, VariableKind]]:
-        """The column and the kind of every state variable; columns of a list are numbers or yes/no."""
-        columns = {name: table.column(name, Problems()) for name in self.state}
-        if not isinstance(self.state, Mapping):
-            return {name: (name, _guess_kind(column)) for name, column in columns.items()}
-        return {
-            name: (name, KINDS.find(kind).of_column(columns[name]) if isinstance(kind, str) else kind)
-            for name, kind in self.state.items()
-        }
-
-    def read_probability(self, columns: dict[str, Any], problems: Problems) -> NDArray[np.float64]:
-        """The probability of the action taken."""
-        logged: NDArray[np.float64] = columns["probability"]
-        action = columns["action"]
-        if self.probability is None or self.probability_of == "action taken":
-            return logged
-        if self.probability_of == "sending":
-            return take_probability(logged, action, columns["available"], self.probability, problems)
-        drawn = np.flatnonzero((columns["available"] == 1) & np.isin(action, range(len(self.action_names))))
+def _read_roles(
+    read: Callable[[LogLayout], tuple[LogTable, str]],
+    participant: str,
+    time: str,
+    state: Sequence[str] | Mapping[str, VariableKind | str],
+    action: str,
+    reward: str,
+    available: str | None = None,
+    probability: str | None = None,
+    probability_of: str | None = None,
+    actions: int | Sequence[str] = 2,
+) -> Trajectories:
+    """The trajectories of a table; the arguments are those of `from_frame`, and `read` gives the table and its library."""
+    action_names = name_actions(actions)
+    if isinstance(state, str) or not len(state):
+        raise InputError(f"state must list at least one column, for example state=['{state or 's1'}']")
+    if probability_of not in (None, *READINGS):
+        raise InputError(f"probability_of is {probability_of!r}; write one of {list(READINGS)}")
+    if probability_of == "sending" and len(action_names) > 2:
+        problem = "probability_of='sending' says nothing about which of several actions was sent"
+        raise InputError(f"{problem}; give the probability of the action taken")
+    given = dict(state) if isinstance(state, Mapping) else dict.fromkeys(state)
+    roles = (participant, time, *state, action, reward, available, probability)
+    columns = tuple(name for name in roles if name is not None)
+    levels = {name: _check_kind(name, kind) for name, kind in given.items() if kind is not None}
+    repeated = [name for name in columns if columns.count(name) > 1]
+    if repeated:
+        raise InputError(f"column '{repeated[0]}' is named twice; every role needs a column of its own")
+    also = AVAILABLE_OR_NOT if available is None else None
+    table, backend = read(LogLayout(participant, time, columns, meant={**levels, action: action_names}, also=also))
+    kinds = {name: (name, _choose_kind(table.column(name, Problems()), kind)) for name, kind in given.items()}
+    arrays, _, problems = read_columns(
+        table,
+        time=time,
+        state=kinds,
+        action=action,
+        reward=reward,
+        available=available,
+        probability=probability,
+        actions=action_names,
+    )
+    logged = arrays["probability"]
+    if probability is not None and probability_of == "sending":
+        arrays["probability"] = take_probability(logged, arrays["action"], arrays["available"], probability, problems)
+    elif probability is not None and probability_of is None:
+        drawn = np.flatnonzero((arrays["available"] == 1) & np.isin(arrays["action"], range(len(action_names))))
         if not ((logged[drawn] < 0) | (logged[drawn] > 1)).any():  # Those are reported later.
-            codes = action[drawn].astype(np.int64)
-            require_reading(codes, logged[drawn], actions=self.action_names, column=self.probability)
-        return logged
+            codes = arrays["action"][drawn].astype(np.int64)
+            require_reading(codes, logged[drawn], actions=action_names, column=probability)
+    unnamed = find_unnamed_availability(table.table, columns, arrays["action"])
+    shown = (probability or "probability", available or "available", probability_of or "action taken")
+    logs = Trajectories.validated(
+        **arrays,
+        state_names=tuple(column for name, (_, kind) in kinds.items() for column in kind.state_columns(name)),
+        action_names=action_names,
+        names=ColumnNames(participant, time, action, reward, *shown, unnamed),
+        backend=backend,
+        problems=problems,
+    )
+    warn_of_doubts(logs.participants, len(logs), logs.names)
+    return logs
 
 
-def _check_kind(name: str, kind: VariableKind | str) -> None:
-    """Refuse what is not a kind of state variable."""
+def _check_kind(name: str, kind: VariableKind | str) -> tuple[str, ...]:
+    """The levels of a kind of state variable; anything else is refused."""
     if isinstance(kind, str) and kind in KINDS:
-        return
+        return ()
     if not isinstance(kind, VariableKind):
         near = did_you_mean(kind, KINDS) if isinstance(kind, str) else ""
         example = "Category(levels=('other', 'home'))"
@@ -672,9 +580,13 @@ def _check_kind(name: str, kind: VariableKind | str) -> None:
         kind.check()
     except ValueError as error:
         raise InputError(f"state['{name}']: {error}", column=name) from error
+    return kind.levels
 
 
-def _guess_kind(column: LogColumn) -> VariableKind:
+def _choose_kind(column: LogColumn, kind: VariableKind | str | None) -> VariableKind:
+    """The given kind, for a column by itself numbers or yes/no."""
+    if kind is not None:
+        return KINDS.find(kind).of_column(column) if isinstance(kind, str) else kind
     summary = ColumnSummary.of(column.name, column.cells, column.settings)
     if Category.recognize(summary) and not YesNo.recognize(summary):
         words = ", ".join(map(repr, summary.levels[:2]))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.file_formats import check_columns
+from surefoot.data.file_formats import choose_columns
 from surefoot.data.frames import make_frame
 from surefoot.data.log_table import LogTable
 from surefoot.data.trajectories import Trajectories
@@ -159,7 +159,7 @@ def _read_cells(path: Path, columns: list[str], parse: Callable[[dict[str, str]]
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     reader = csv.DictReader(io.StringIO(text, newline=""))
-    check_columns(path, list(reader.fieldnames or ()), columns)
+    choose_columns(path, list(reader.fieldnames or ()), columns)
     try:
         return [parse({name: row[name] or "" for name in columns}) for row in reader]
     except (ValueError, csv.Error) as error:

@@ -49,8 +49,7 @@ NAMED_PEOPLE = 10
 
 def check_identities(read: StudyLogs, study: Study | None) -> Check:
     """Look for ids that are one participant, ids that number the rows, and a column of availability that nobody named."""
-    logs = read.logs
-    doubts = list_doubts(logs.participants, len(logs), logs.names)
+    doubts = list_doubts(read.logs.participants, len(read.logs), read.logs.names)
     if not doubts:
         reason = "ids differ in more than case and blanks, and no column of availability is left unnamed"
         return Check(IDENTITIES_NAME, "fine", reason)
@@ -77,34 +76,31 @@ def check_columns(read: StudyLogs, study: Study | None) -> Check:
     columns = {f"state variable '{name}'": values[rows] for name, values in list_state_values(logs, study).items()}
     columns[f"reward '{logs.names.reward}'"] = read.raw_reward[rows]
     suspects = []
-    reasons = []
-    remedies = []
     for name, values in columns.items():
         lonely = find_lonely_codes(values)
         recurring = find_recurring_codes(*np.unique(values[np.isfinite(values)], return_counts=True))
         for code in dict.fromkeys([*lonely, *recurring]):
             standing = "apart from all other values" if code in lonely else "more often than the values next to it"
-            suspects.append(name)
-            reasons.append(f"{name} holds {code:.6g} again and again, {standing}")
-            remedies.append(f"if it stands for missing, write missing = [{code:.6g}] in its section")
+            suspects.append((name, f"{code:.6g}", standing))
     if not suspects:
         return Check("suspect columns", "fine", "no column repeats a value that stands apart")
-    remedy = "; ".join(dict.fromkeys(remedies))
-    return Check("suspect columns", "look", "; ".join(reasons), remedy, {"columns": suspects})
+    reason = "; ".join(f"{name} holds {code} again and again, {standing}" for name, code, standing in suspects)
+    remedies = (f"if it stands for missing, write missing = [{code}] in its section" for _, code, _ in suspects)
+    numbers = {"columns": [name for name, _, _ in suspects]}
+    return Check("suspect columns", "look", reason, "; ".join(dict.fromkeys(remedies)), numbers)
 
 
 def check_ranges(read: StudyLogs, study: Study | None) -> Check:
     """Count the values that were outside the range of their column and became missing."""
     logs = read.logs
+    # The state's column that the values of a column of the log became.
+    states = {} if study is None else {source: study.columns_of(name)[0] for name, (source, _) in study.state_kinds.items()}
     shares = {}
     words = []
     for column, counts in read.implausible.items():
-        if column == logs.names.reward:
-            values = read.measured_reward
-        else:
-            sources = {} if study is None else {source: name for name, (source, _) in study.state_kinds.items()}
-            name = column if study is None else study.columns_of(sources[column])[0]
-            values = logs.state[:, logs.state_names.index(name)]
+        values = read.measured_reward
+        if column != logs.names.reward:
+            values = logs.state[:, logs.state_names.index(states.get(column, column))]
         outside = int(counts.sum())
         shares[column] = outside / max(1, outside + int((~np.isnan(values)).sum()))
         if outside:
@@ -136,18 +132,6 @@ class OtherUnit(NamedTuple):
     alone: bool
     """Whether nobody else is in that group."""
 
-    @property
-    def unit(self) -> float | None:
-        """The nearest factor between two units, if one is near."""
-        candidates = [scale for factor in UNIT_FACTORS for scale in (factor, 1 / factor)]
-        nearest = min(candidates, key=lambda scale: abs(np.log(self.factor / scale)))
-        return nearest if abs(np.log(self.factor / nearest)) < np.log(2) else None
-
-    @property
-    def verdict(self) -> str:
-        limit = UNSAFE_ALONE if self.alone else UNSAFE_FACTOR
-        return "unsafe" if max(self.factor, 1 / self.factor) >= limit else "look"
-
 
 def check_units(read: StudyLogs, study: Study | None) -> Check:
     """Whether participants recorded a complete column in another unit: kilometres for metres, thousands of steps for steps.
@@ -155,36 +139,40 @@ def check_units(read: StudyLogs, study: Study | None) -> Check:
     The screen compares values with the participant's own record, where such values do not stand out. They stand out when
     compared with other participants, on a scale of ratios.
     """
-    columns = {read.logs.names.reward: read.measured_reward, **list_state_values(read.logs, study)}
-    by_column = {name: find_units(read.logs, name, values) for name, values in columns.items()}
-    suspects = [suspect for people in by_column.values() for suspect in people]
-    numbers = {"participants": [suspect._asdict() for suspect in suspects]}
-    if not suspects:
-        return Check(
-            UNITS_NAME, "fine", "no participant's values are consistently a multiple of other people's", "", numbers
-        )
+    suspects: list[OtherUnit] = []
     reasons = []
-    for column, people in by_column.items():
+    verdict = "look"
+    for column, values in {read.logs.names.reward: read.measured_reward, **list_state_values(read.logs, study)}.items():
+        people = _find_units(read.logs, column, values)
+        suspects += people
         if not people:
             continue
-        names = ", ".join(f"'{suspect.participant}'" for suspect in people[:NAMED_PEOPLE])
+        for person in people:
+            if max(person.factor, 1 / person.factor) >= (UNSAFE_ALONE if person.alone else UNSAFE_FACTOR):
+                verdict = "unsafe"
+        names = ", ".join(f"'{person.participant}'" for person in people[:NAMED_PEOPLE])
         names += f" and {len(people) - NAMED_PEOPLE} more" if len(people) > NAMED_PEOPLE else ""
-        typical = sorted(people, key=lambda suspect: suspect.factor)[len(people) // 2]
-        factor = typical.unit or typical.factor
-        times = f"{factor:.4g} times" if factor > 1 else f"1/{1 / factor:.4g} of"
         count = f"{len(people)} participants" if len(people) > 1 else "participant"
-        reasons.append(
-            f"'{column}' of {count} ({names}) is about {times} other people's throughout (median size "
-            f"{format_number(typical.level)}, others {format_number(typical.usual)})"
-        )
+        typical = sorted(people, key=lambda person: person.factor)[len(people) // 2]
+        # The nearest factor between two units, if one is near.
+        units = np.array([scale for factor in UNIT_FACTORS for scale in (factor, 1 / factor)])
+        distances = np.abs(np.log(typical.factor / units))
+        factor = float(units[distances.argmin()]) if distances.min() < np.log(2) else typical.factor
+        times = f"{factor:.4g} times" if factor > 1 else f"1/{1 / factor:.4g} of"
+        sizes = f"median size {format_number(typical.level)}, others {format_number(typical.usual)}"
+        reasons.append(f"'{column}' of {count} ({names}) is about {times} other people's throughout ({sizes})")
+    numbers = {"participants": [suspect._asdict() for suspect in suspects]}
+    if not suspects:
+        reason = "no participant's values are consistently a multiple of other people's"
+        return Check(UNITS_NAME, "fine", reason, "", numbers)
     remedy = (
         "find out in which unit these participants recorded, and bring the column to one unit before anything is analysed; "
         "nothing was removed or converted here"
     )
-    return Check(UNITS_NAME, find_worst(suspect.verdict for suspect in suspects), "; ".join(reasons), remedy, numbers)
+    return Check(UNITS_NAME, verdict, "; ".join(reasons), remedy, numbers)
 
 
-def find_units(logs: Trajectories, column: str, values: Array) -> list[OtherUnit]:
+def _find_units(logs: Trajectories, column: str, values: Array) -> list[OtherUnit]:
     """Participants whose level and spread are both far from other people's, in the same direction."""
     lengths = np.diff(logs.starts)
     position = np.arange(max(int(lengths.max(initial=0)), 1))
@@ -211,9 +199,9 @@ def find_units(logs: Trajectories, column: str, values: Array) -> list[OtherUnit
             break
         usual = np.median(sizes[0, others[~apart]])
         factor = float(np.exp(np.median(sizes[0, others[apart]]) - usual))
-        alone = bool(apart.sum() == 1)
         for person in known[others[apart]]:
             participant = logs.participants[person].item()
+            alone = bool(apart.sum() == 1)
             suspects.append(OtherUnit(participant, column, float(level[person]), float(np.exp(usual)), factor, alone))
         others = others[~apart]
     return suspects
@@ -229,16 +217,16 @@ def _split_people(sizes: Array) -> NDArray[np.bool_] | None:
         return None
     size = sizes.mean(axis=0)
     in_order = np.sort(size)
-    cut = int(np.argmax(np.diff(in_order)))
-    if in_order[cut] == in_order[cut + 1]:
+    gaps = np.diff(in_order)
+    upper = size > in_order[gaps.argmax()]
+    if not upper.any():
         return None
-    upper = size > in_order[cut]
     means = [sizes[:, group].mean(axis=1) for group in (upper, ~upper)]
     within = size - np.where(upper, means[0].mean(), means[1].mean())
     deviation = max(np.sqrt((within**2).sum() / (people - 2)), LEAST_DEVIATION)
     steps = means[0] - means[1]
     one_factor = steps.min() > np.log(LOOK_FACTOR) and steps.max() < 2 * steps.min()
-    if not one_factor or in_order[cut + 1] - in_order[cut] < GAP * (1 + 12 / people) * deviation:
+    if not one_factor or gaps.max() < GAP * (1 + 12 / people) * deviation:
         return None
     return np.asarray(upper if upper.sum() <= people / 2 else ~upper)
 
@@ -257,10 +245,21 @@ def check_leaks(read: StudyLogs, study: Study | None) -> Check:
     *states, outcome = [np.where(np.isin(values, find_codes(values)), np.nan, values) for values in columns]
     matrix = np.column_stack(states) if states else np.empty((len(rows), 0))
     correlations = correlate_with_outcome(matrix, outcome, action, logs.participant_index[rows])
-    suspects = [(j, name) for j, name in enumerate(logs.state_names) if correlations.suspicious[j] and name not in telling]
-    sizes = dict(zip(logs.state_names, correlations.size.tolist(), strict=True))
-    numbers = {"action": telling, "outcome": {name: size for name, size in sizes.items() if size > 0}}
-    if not telling and not suspects:
+    reasons = [f"'{name}' says which action was taken" for name in telling]
+    remedy = "leave it out unless it was known before the decision"
+    for j, name in enumerate(logs.state_names):
+        if correlations.suspicious[j] and name not in telling:
+            together = ""
+            beyond = "the action, its own past and that of the outcome"
+            if correlations.beyond_past[j] < LOOK:
+                together = ", together with the others,"
+                beyond = "all other state variables, the action and the past"
+            nearly = "" if correlations.unsafe[j] else " nearly"
+            correlation = f"correlation {correlations.size[j]:.3f} within people, beyond {beyond}"
+            reasons.append(f"'{name}'{together}{nearly} says what the outcome was: {correlation}")
+    sizes = {name: float(size) for name, size in zip(logs.state_names, correlations.size, strict=True) if size > 0}
+    numbers = {"action": telling, "outcome": sizes}
+    if not reasons:
         reason = "no state variable says which action was taken or what the outcome was"
         if not correlations.judged.any() and logs.state_names:
             reason = (
@@ -268,18 +267,7 @@ def check_leaks(read: StudyLogs, study: Study | None) -> Check:
                 f"fewer than {FEWEST_ROWS} decision points within people"
             )
         return Check("leaks", "fine", reason, "", numbers)
-    reasons = [f"'{name}' says which action was taken" for name in telling]
-    for j, name in suspects:
-        together = ""
-        beyond = "the action, its own past and that of the outcome"
-        if correlations.beyond_past[j] < LOOK:
-            together = ", together with the others,"
-            beyond = "all other state variables, the action and the past"
-        nearly = "" if correlations.unsafe[j] else " nearly"
-        correlation = f"correlation {sizes[name]:.3f} within people, beyond {beyond}"
-        reasons.append(f"'{name}'{together}{nearly} says what the outcome was: {correlation}")
-    remedy = "leave it out unless it was known before the decision"
-    if suspects:
+    if len(reasons) > len(telling):
         remedy += "; a value that is measured with the outcome hides the effect of the action"
     verdict = "unsafe" if telling or correlations.unsafe.any() else "look"
     return Check("leaks", verdict, "; ".join(reasons), remedy, numbers)

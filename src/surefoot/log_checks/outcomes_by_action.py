@@ -44,32 +44,18 @@ FLAGGED_LOOK = 0.05
 """A larger share of flagged decision points needs an explanation."""
 
 
-class ShareDifference(NamedTuple):
-    """The share of decision points with an event after an action, minus the share after nothing."""
-
-    interval: Interval
-    """The difference, with a 95 % interval over people."""
-    p_value: float
-    """Of a randomisation test."""
-
-    def describe(self) -> str:
-        """In percentage points: `+8.2, 95 % interval 4 to 16 percentage points`."""
-        value, low, high = (f"{100 * share:+.1f}".replace("-", "−") for share in self.interval[:1] + self.interval[2:])
-        return f"{value} percentage points, 95 % interval {low.removeprefix('+')} to {high.removeprefix('+')}"
-
-
 def compare_shares(
     logs: Trajectories, happened: NDArray[np.bool_], treated: NDArray[np.bool_], nothing: NDArray[np.bool_]
-) -> ShareDifference:
-    """The share of treated rows with the event, minus the share of rows with nothing.
+) -> tuple[Interval, float]:
+    """The share of treated rows with the event, minus the share of rows with nothing: with a 95 % interval over people, and
+    the p-value of a randomisation test.
 
     If the event does not depend on the action, Σ d (happened − mean) has mean 0 and variance Σ var(d) (happened − mean)²,
     even if events cluster in people or time and a policy chose p from earlier data: d = 1{A = a} − p for two actions and
     1{A = a}/p(A) − 1{A = 0}/p(A) for several. Without logged probabilities p is the share of treated rows.
     """
-    people = len(logs.participants)
     counts = [
-        sum_by_participant(logs.participant_index, people, rows)
+        sum_by_participant(logs.participant_index, len(logs.participants), rows)
         for rows in (happened & treated, treated, happened & nothing, nothing)
     ]
     compared = treated | nothing
@@ -85,10 +71,15 @@ def compare_shares(
         design = np.where(sent, 1.0, -1.0) / taken
         variance = design**2
     centred = happened[compared] - happened[compared].mean()
-    surprise = abs(design @ centred)
     spread = np.sqrt(variance @ centred**2)
-    p_value = 2 * ndtr(-surprise / spread) if spread > 0 else 1.0
-    return ShareDifference(difference_interval(*counts), float(p_value))
+    p_value = 2 * ndtr(-abs(design @ centred) / spread) if spread > 0 else 1.0
+    return difference_interval(*counts), float(p_value)
+
+
+def _describe_difference(interval: Interval) -> str:
+    """`+8.2 percentage points, 95 % interval 4.0 to 16.0`."""
+    value, low, high = (f"{100 * share:+.1f}".replace("-", "−") for share in interval[:1] + interval[2:])
+    return f"{value} percentage points, 95 % interval {low.removeprefix('+')} to {high.removeprefix('+')}"
 
 
 def check_missing_outcomes(read: StudyLogs, study: Study | None) -> Check:
@@ -100,26 +91,22 @@ def check_missing_outcomes(read: StudyLogs, study: Study | None) -> Check:
     words = ", ".join(f"{format_percent(share)} after '{name}'" for name, share in shares.items())
     reason = f"outcomes are missing: {words}" if missing[logs.available].any() else "no outcome is missing"
     nothing = arms.pop(logs.action_names[0])
-    differences = {}
-    verdicts = ["fine"]
+    differences: dict[str, Interval] = {}
+    verdict = "fine"
     for name, treated in arms.items():
-        if not (nothing.any() and treated.any() and (missing & (nothing | treated)).any()):
-            continue
-        difference = compare_shares(logs, missing, treated, nothing)
-        size = abs(difference.interval.value)
-        sure = difference.p_value < MISSING_P_VALUE
-        if size >= MISSING_UNSAFE and sure:
-            verdicts.append("unsafe")
-        elif size >= MISSING_LOOK and (difference.interval.excludes_zero or sure):
-            verdicts.append("look")
-        differences[name] = difference
-    verdict = find_worst(verdicts)
-    intervals = {name: difference.interval._asdict() for name, difference in differences.items()}
-    numbers = {"shares": shares, "differences": intervals}
+        if nothing.any() and treated.any() and (missing & (nothing | treated)).any():
+            interval, p_value = compare_shares(logs, missing, treated, nothing)
+            size = abs(interval.value)
+            if size >= MISSING_UNSAFE and p_value < MISSING_P_VALUE:
+                verdict = "unsafe"
+            elif size >= MISSING_LOOK and (interval.excludes_zero or p_value < MISSING_P_VALUE):
+                verdict = find_worst((verdict, "look"))
+            differences[name] = interval
+    numbers = {"shares": shares, "differences": {name: interval._asdict() for name, interval in differences.items()}}
     if verdict == "fine":
         return Check(MISSING_NAME, verdict, reason, "", numbers)
-    worst = max(differences.values(), key=lambda difference: abs(difference.interval.value))
-    reason += f" (difference {worst.describe()})"
+    worst = max(differences.values(), key=lambda interval: abs(interval.value))
+    reason += f" (difference {_describe_difference(worst)})"
     if study is not None and study.effects.missing_as is not None:
         reason += "; [effects] missing_as gives a missing outcome a value, so that effects rest on that value"
         verdict = "look"
@@ -136,48 +123,42 @@ class PileDifference(NamedTuple):
     value: float
     action: str
     shares: dict[str, float]
-    difference: ShareDifference
+    difference: Interval
     p_adjusted: float
     real: bool
     """Whether the study says that the value is real behaviour."""
 
     @property
     def verdict(self) -> str:
-        size = abs(self.difference.interval.value)
-        if self.real:
-            return "fine"
-        if size >= PILE_UNSAFE and self.p_adjusted < PILE_UNSAFE_P_VALUE:
+        size = abs(self.difference.value)
+        if not self.real and size >= PILE_UNSAFE and self.p_adjusted < PILE_UNSAFE_P_VALUE:
             return "unsafe"
-        return "look" if size >= PILE_LOOK and self.p_adjusted < PILE_LOOK_P_VALUE else "fine"
+        return "look" if not self.real and size >= PILE_LOOK and self.p_adjusted < PILE_LOOK_P_VALUE else "fine"
 
     def describe(self, outcome: str) -> str:
         """The value, its shares and their difference."""
         shares = " and ".join(f"{format_percent(share)} after '{name}'" for name, share in self.shares.items())
         chance = "p < 0.0001" if self.p_adjusted < 1e-4 else f"p = {self.p_adjusted:.4f}"
-        return f"'{outcome}' is {self.value:.7g} in {shares} (difference {self.difference.describe()}; {chance})"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**self._asdict(), "difference": self.difference.interval._asdict()}
+        difference = _describe_difference(self.difference)
+        return f"'{outcome}' is {self.value:.7g} in {shares} (difference {difference}; {chance})"
 
 
 def check_pile_values(read: StudyLogs, study: Study | None) -> Check:
     """Compare the share of every pile value after each action with its share after nothing, flagged or not."""
     outcome = read.logs.names.reward
-    differences = compare_piles(read, study)
-    numbers = {"piles": [pile.to_dict() for pile in differences]}
+    differences = sorted(_compare_piles(read, study), key=lambda pile: pile.p_adjusted)
+    numbers = {"piles": [{**pile._asdict(), "difference": pile.difference._asdict()} for pile in differences]}
     if not differences:
         return Check(PILES_NAME, "fine", f"no value of '{outcome}' is much more common than its neighbours", "", numbers)
-    differences.sort(key=lambda pile: pile.p_adjusted)
     verdict = find_worst(pile.verdict for pile in differences)
+    piles = [pile for pile in differences if pile.verdict != "fine"]
+    values = ", ".join(dict.fromkeys(f"{pile.value:.7g}" for pile in piles or differences))
     if verdict == "fine":
-        values = ", ".join(dict.fromkeys(f"{pile.value:.7g}" for pile in differences))
         reason = f"{values} of '{outcome}' are about equally common after every action"
         real = [pile for pile in differences if pile.real]
         if real:
             reason = f"the study says that these values are real: {real[0].describe(outcome)}"
         return Check(PILES_NAME, verdict, reason, "", numbers)
-    piles = [pile for pile in differences if pile.verdict != "fine"]
-    values = ", ".join(dict.fromkeys(f"{pile.value:.7g}" for pile in piles))
     others = ", ".join(dict.fromkeys(f"{pile.value:.7g}" for pile in piles if pile.value != 0))
     real_lines = ['zero = "real"'] if any(pile.value == 0 for pile in piles) else []
     real_lines += [f"real_values = [{others}]"] if others else []
@@ -191,7 +172,7 @@ def check_pile_values(read: StudyLogs, study: Study | None) -> Check:
     return Check(PILES_NAME, verdict, "; ".join(pile.describe(outcome) for pile in piles), remedy, numbers)
 
 
-def compare_piles(read: StudyLogs, study: Study | None) -> list[PileDifference]:
+def _compare_piles(read: StudyLogs, study: Study | None) -> list[PileDifference]:
     """Compare the share of every pile value of the measured outcome after each action with its share after nothing."""
     logs = read.logs
     outcome = read.measured_reward
@@ -199,18 +180,16 @@ def compare_piles(read: StudyLogs, study: Study | None) -> list[PileDifference]:
     nothing = rows & (logs.action == 0)
     arms = {name: rows & (logs.action == code) for code, name in enumerate(logs.action_names) if code > 0}
     arms = {name: treated for name, treated in arms.items() if treated.any()}
-    if not (nothing.any() and arms):
-        return []
-    piles = find_piles(outcome, [nothing, *arms.values()])
+    piles = find_piles(outcome, [nothing, *arms.values()]) if nothing.any() and arms else []
     differences = []
     for value in piles:
         real = study is not None and study.reward.is_real(value)
         happened = outcome == value
         for name, treated in arms.items():
             shares = {logs.action_names[0]: float(happened[nothing].mean()), name: float(happened[treated].mean())}
-            difference = compare_shares(logs, happened, treated, nothing)
-            p_adjusted = min(1.0, difference.p_value * len(piles) * len(arms))
-            differences.append(PileDifference(value, name, shares, difference, p_adjusted, real))
+            interval, p_value = compare_shares(logs, happened, treated, nothing)
+            p_adjusted = min(1.0, p_value * len(piles) * len(arms))
+            differences.append(PileDifference(value, name, shares, interval, p_adjusted, real))
     return differences
 
 
@@ -226,14 +205,10 @@ def find_piles(values: NDArray[np.float64], arms: list[NDArray[np.bool_]]) -> li
     distinct, counts = np.unique(values[np.logical_or.reduce(arms)], return_counts=True)
     if len(distinct) < FEW_VALUES:
         return []
-    shares = np.zeros(len(distinct))
-    for arm in arms:
-        positions = np.searchsorted(distinct, values[arm])
-        shares = np.maximum(shares, np.bincount(positions, minlength=len(distinct)) / arm.sum())
-    likely = np.flatnonzero((shares >= LEAST_SHARE) & (counts >= LEAST_COUNT))
+    in_arms = [np.bincount(np.searchsorted(distinct, values[arm]), minlength=len(distinct)) / arm.sum() for arm in arms]
+    likely = np.flatnonzero((np.max(in_arms, axis=0) >= LEAST_SHARE) & (counts >= LEAST_COUNT))
     largest_first = likely[np.argsort(-counts[likely], kind="stable")]
-    piles = [float(distinct[position]) for position in largest_first if stands_out(counts, int(position))]
-    return piles[:MOST_PILES]
+    return [float(distinct[position]) for position in largest_first if stands_out(counts, int(position))][:MOST_PILES]
 
 
 def check_screen(read: StudyLogs, study: Study | None) -> Check:
@@ -244,10 +219,8 @@ def check_screen(read: StudyLogs, study: Study | None) -> Check:
     marked = np.zeros(len(screen.logs), dtype=bool)
     marked[screen.flags.row[screen.marks]] = True
     share = float(marked[screen.logs.available].mean()) if screen.logs.available.any() else 0.0
-    reason = (
-        f"the screen marked values of {format_percent(share)} of the available decision points as missing "
-        f"({describe_flags(screen) or 'nothing'})"
-    )
+    flags = describe_flags(screen) or "nothing"
+    reason = f"the screen marked values of {format_percent(share)} of the available decision points as missing ({flags})"
     verdict = screen.verdict
     if verdict != "fine":
         reason += f"; {next(part for part in screen.treatment if part.verdict == verdict).describe()}"
@@ -259,7 +232,7 @@ def check_screen(read: StudyLogs, study: Study | None) -> Check:
         "independent of the prompt",
     }
     treatment = [difference.to_dict() for difference in screen.treatment]
-    numbers = {"share": share, "counts": screen.counts(), "treatment": treatment}
+    numbers: dict[str, Any] = {"share": share, "counts": screen.counts(), "treatment": treatment}
     return Check("screen", verdict, reason, remedies.get(verdict, ""), numbers)
 
 

@@ -1,10 +1,11 @@
 """Whether actions were drawn with the probabilities that the logs or the study state."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.mean_weights import MeanWeights, spread_probabilities
-from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.inference.balance import Imbalance, find_imbalances
 from surefoot.log_checks.check import Check
@@ -46,44 +47,48 @@ def check_mean_weights(read: StudyLogs, study: Study | None) -> Check:
 def require_stated_probabilities(read: StudyLogs, study: Study | None) -> None:
     """Refuse logs whose probabilities were not used, and say what the actions follow instead where that shows."""
     weights = check_mean_weights(read, study)
-    if weights.verdict == "fine":
-        return
-    balance = check_balance(read, study)
-    follows = "" if balance.verdict == "fine" else f"; {balance.reason}"
-    raise InputError(f"{weights.reason}{follows}; {weights.remedy}", column=read.logs.names.probability)
+    if weights.verdict != "fine":
+        balance = check_balance(read, study)
+        follows = "" if balance.verdict == "fine" else f"; {balance.reason}"
+        raise InputError(f"{weights.reason}{follows}; {weights.remedy}", column=read.logs.names.probability)
 
 
 def check_balance(read: StudyLogs, study: Study | None) -> Check:
     """Whether actions follow anything known before the decision, beyond their stated probabilities."""
-    name = "balance"
     logs = read.logs
     drawn = np.flatnonzero(logs.available & ~np.isnan(logs.probability) & (logs.probability < 1))
     if not drawn.size:
-        return Check(name, "fine", "no action was drawn with a known probability")
+        return Check("balance", "fine", "no action was drawn with a known probability")
     weights = MeanWeights.of(logs)
     if weights is not None and weights.find_reason() is not None and weights.fitting_reading is not None:
-        return Check(name, "fine", "balance cannot be judged while the probabilities are read as something else")
-    known = _list_known(logs, drawn)
+        return Check("balance", "fine", "balance cannot be judged while the probabilities are read as something else")
+    position = np.empty(len(logs))
+    position[logs.order] = np.arange(len(logs)) - logs.starts[logs.participant_index[logs.order]]
+    before = np.zeros(len(logs), dtype=np.int64)
+    before[logs.order[1:]] = logs.order[:-1]
+    known = dict(zip(logs.state_names, logs.state[drawn].T, strict=True))
+    known[EARLIER_ACTION] = np.where(position > 0, logs.action[before] > 0, np.nan)[drawn]
+    known[EARLIER_OUTCOME] = np.where(position > 0, logs.reward[before], np.nan)[drawn]
+    known[TIME] = position[drawn]
     # 1 − 0.7 is not quite 0.3, so that rounding alone would tell the actions apart.
     probabilities = np.round(spread_probabilities(logs.action[drawn], logs.probability[drawn], logs.actions), 9)
-    numbers = {}
-    sure = []
+    numbers: dict[str, Any] = {}
+    sure: list[tuple[int, Imbalance]] = []
     for code in range(1, logs.actions):
         stated = probabilities[:, code]
         # Where an action's probability is logged only when it was taken, the other rows cannot be compared.
-        if np.isnan(stated).any() or not ((stated > 0) & (stated < 1)).all():
-            continue
-        taken = logs.action[drawn] == code
-        imbalances = find_imbalances(taken, stated, {**known, STATED: stated}, logs.participant_index[drawn])
-        sure += [(code, imbalance) for imbalance in imbalances if imbalance.is_sure]
-        numbers[logs.action_names[code]] = {
-            imbalance.variable: {"slope": imbalance.slope, "p_holm": imbalance.p_value} for imbalance in imbalances
-        }
-    if not numbers:
-        return Check(name, "fine", "an action's probability is known only where it was taken, so balance cannot be checked")
+        if ((stated > 0) & (stated < 1)).all():
+            taken = logs.action[drawn] == code
+            imbalances = find_imbalances(taken, stated, {**known, STATED: stated}, logs.participant_index[drawn])
+            sure += [(code, imbalance) for imbalance in imbalances if imbalance.is_sure]
+            numbers[logs.action_names[code]] = {
+                imbalance.variable: {"slope": imbalance.slope, "p_holm": imbalance.p_value} for imbalance in imbalances
+            }
     if not sure:
         reason = f"actions follow none of {len(known) + 1} variables beyond their stated probabilities"
-        return Check(name, "fine", reason, "", numbers)
+        if not numbers:
+            reason = "an action's probability is known only where it was taken, so balance cannot be checked"
+        return Check("balance", "fine", reason, "", numbers)
     code, worst = max(sure, key=lambda pair: (_is_unsafe(pair[1]), abs(pair[1].slope)))
     stated = probabilities[:, code]
     values = {**known, STATED: stated}[worst.variable]
@@ -97,21 +102,7 @@ def check_balance(read: StudyLogs, study: Study | None) -> Check:
     if others:
         reason += f"; also out of balance: {', '.join(map(_quote, others))}"
     remedy = REMEDIES.get(worst.variable, STATE_REMEDY)
-    return Check(name, "unsafe" if _is_unsafe(worst) else "look", reason, remedy, numbers)
-
-
-def _list_known(logs: Trajectories, rows: NDArray[np.int64]) -> dict[str, Floats]:
-    """All variables of the logs that are known before the decision."""
-    position = np.empty(len(logs))
-    position[logs.order] = np.arange(len(logs)) - logs.starts[logs.participant_index[logs.order]]
-    before = np.zeros(len(logs), dtype=np.int64)
-    before[logs.order[1:]] = logs.order[:-1]
-    has_before = position > 0
-    known = {name: logs.state[rows, j] for j, name in enumerate(logs.state_names)}
-    known[EARLIER_ACTION] = np.where(has_before, logs.action[before] > 0, np.nan)[rows]
-    known[EARLIER_OUTCOME] = np.where(has_before, logs.reward[before], np.nan)[rows]
-    known[TIME] = position[rows]
-    return known
+    return Check("balance", "unsafe" if _is_unsafe(worst) else "look", reason, remedy, numbers)
 
 
 def _is_unsafe(imbalance: Imbalance) -> bool:

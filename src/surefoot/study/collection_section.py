@@ -37,14 +37,6 @@ CONSEQUENCES = {
 class CollectionSection(Section):
     """How the actions in the logs were chosen.
 
-    Attributes
-    ----------
-    policy
-        `fixed`: the rule for the probabilities stayed the same (they may depend on the state). `own`: each participant's
-        policy learned from that participant's data. `pooled`: policies learned from several participants' data.
-    updates
-        When policies changed: in the unit of the time column, or ISO 8601.
-
     Examples
     --------
     >>> CollectionSection(policy="pooled", updates=(7, 14)).updates
@@ -52,7 +44,10 @@ class CollectionSection(Section):
     """
 
     policy: Literal["fixed", "own", "pooled", "unknown"] = "unknown"
+    """`fixed`: the rule for the probabilities stayed the same (they may depend on the state). `own`: each participant's
+    policy learned from that participant's data. `pooled`: policies learned from several participants' data."""
     updates: tuple[float, ...] | tuple[str, ...] = ()
+    """When policies changed: in the unit of the time column, or ISO 8601."""
 
     @field_validator("updates", mode="before")
     @classmethod
@@ -80,7 +75,11 @@ class CollectionSection(Section):
 
     def describe(self, logs: Trajectories) -> list[str]:
         """What follows for these logs, in sentences; none where every decision point had the same probabilities."""
-        sending = _sending_probability(logs)
+        # With two actions that of sending, else that of the action taken.
+        sending = logs.probability
+        if logs.actions == 2:
+            sending = np.where(logs.action > 0, sending, 1 - sending)
+        sending = np.where(logs.available, sending, np.nan)
         drawn = [sending[(logs.action == code) & ~np.isnan(sending)] for code in range(logs.actions)]
         if not any(values.size and np.ptp(values) >= ROUNDING for values in drawn):
             return []
@@ -93,7 +92,15 @@ class CollectionSection(Section):
         """Two decision points at which the same policy acted in the same state, with different probabilities."""
         if self.policy == "unknown" or (self.policy != "fixed" and not self.updates):
             return None
-        epoch = np.searchsorted(self._update_times(logs), logs.time, side="right")
+        dated = logs.time.dtype.kind == "M"
+        if self.updates and dated != isinstance(self.updates[0], str):
+            problem = f"column '{logs.names.time}' holds {'dates' if dated else 'numbers'}"
+            raise InputError(f"collection.updates: {problem}; write the updates in the same way", column=logs.names.time)
+        updates: list[Any] = [datetime.fromisoformat(time) if isinstance(time, str) else time for time in self.updates]
+        if dated:
+            # As the logs hold times: in UTC where there is a zone.
+            updates = [time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time for time in updates]
+        epoch = np.searchsorted(np.sort(np.array(updates, dtype=logs.time.dtype if dated else float)), logs.time, "right")
         shared = [logs.participant_index] if self.policy == "own" else []
         # Several actions are compared by the one that was taken.
         shared += [logs.action] if logs.actions > 2 else []
@@ -115,28 +122,3 @@ class CollectionSection(Section):
             f"{sending[high]:.3g} (participant {logs.participant[high].item()!r}, {logs.names.time} {logs.time[high]}). "
             "Either the policy changed at other times, or it used something that is not a state variable."
         )
-
-    def _update_times(self, logs: Trajectories) -> NDArray[Any]:
-        """The updates, sorted, as the logs count time."""
-        dated = logs.time.dtype.kind == "M"
-        if self.updates and dated != isinstance(self.updates[0], str):
-            held = "dates" if dated else "numbers"
-            raise InputError(
-                f"collection.updates: column '{logs.names.time}' holds {held}; write the updates in the same way",
-                column=logs.names.time,
-            )
-        return np.sort(np.array([_as_instant(time) for time in self.updates], dtype=logs.time.dtype if dated else float))
-
-
-def _as_instant(time: float | str) -> Any:
-    """A number as it is; ISO 8601 as the logs hold it, in UTC where there is a zone."""
-    if not isinstance(time, str):
-        return time
-    moment = datetime.fromisoformat(time)
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
-
-
-def _sending_probability(logs: Trajectories) -> NDArray[np.float64]:
-    """With two actions that of sending, else that of the action taken; NaN where nothing was drawn or it is unknown."""
-    sending = logs.probability if logs.actions > 2 else np.where(logs.action > 0, logs.probability, 1 - logs.probability)
-    return np.where(logs.available, sending, np.nan)

@@ -1,49 +1,43 @@
 """Guesses about the columns of a log: their roles, the state variables, and the columns that cannot be one."""
 
-from __future__ import annotations
-
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from surefoot.data.column_kinds import ColumnSummary, VariableKind, YesNo, quote, recognize_kind
+from surefoot.data.column_kinds import MOST_LEVELS, ColumnSummary, VariableKind, YesNo, join_cases, quote, recognize_kind
 from surefoot.data.log_columns import (
     MISSING,
+    MISSING_ANSWERS,
+    MISSING_SIGNS,
     NO,
     PLAIN,
     FileSettings,
     LogColumn,
     first_failure,
+    is_number,
     is_text,
     settle_missing,
+    spell,
     whole_array,
 )
 from surefoot.data.suspect_columns import (
+    CODES,
     find_codes,
-    find_missing_words,
-    find_platform,
     gives_away_action,
-    is_afterwards,
     is_availability,
-    is_finite_number,
-    is_index,
-    is_probability,
     is_unavailability,
     list_id_doubts,
-    looks_like_probability,
     numbers_rows,
 )
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.leaks import correlate_with_outcome
-from surefoot.study.action_guesses import guess_actions
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ROLES = {
     "participant": r"^(user|person|participant|subject|subj|patient|client|respondent|record|connection|pid|uid|id)"
@@ -56,36 +50,87 @@ ROLES = {
     "reward": r"^(r|y|reward|outcome|proximal[._ -]?outcome|steps?|response)$",
 }
 """Usual names of columns with these roles; the probability is also recognised by its values."""
+PROBABILITY = (
+    r"(?i)^((p|pi|pr|prob|probs|probability|propensity|p?score)[._ -]?"
+    r"(of[._ -])?(a|action|arm|treat\w*|sen[dt]\w*|rand\w*)?[._ -]?\d*|"
+    r"(rand\w*|treat\w*|action|send|sent|a\d?|arm\w*|assign\w*)[._ -]?(p|pr|prob|probability|propensity))$"
+)
+INDEX = r"(?i)^(|unnamed: ?\d+|index|row([._ -]?(number|name|names|id|no))?|x\d?|\.\.\.\d+|_c\d+|level_\d+)$"
+"""Names that programs give to the number of a row."""
+AFTERWARDS = (
+    r"(?i)(^|[._ -])(after|post|next|later|future|follow[._ -]?up|respon\w+|outcome|result|click\w*|opened|dismissed|"
+    r"answered|thumbs\w*|reaction|completed|engaged)([._ -]|\d|$)"
+)
+"""Names of columns that are usually known only after the decision."""
+PLATFORMS = {
+    "REDCap": (
+        r"^(redcap_\w+|record_id)$",
+        r"^(redcap_(event_name|repeat_instrument|repeat_instance|data_access_group|survey_identifier)|\w+_complete)$",
+    ),
+    "Qualtrics": (
+        r"^(ResponseId|RecordedDate|DistributionChannel)$",
+        r"^(StartDate|EndDate|Status|IPAddress|Progress|Duration \(in seconds\)|Finished|RecordedDate|ResponseId|"
+        r"Recipient\w+|External(Data)?Reference|Location(Latitude|Longitude)|DistributionChannel|UserLanguage|Q_\w+Score)$",
+    ),
+    "m-Path": (
+        r"^(connectionId|scheduledBeepId)$",
+        r"^(connectionId|legacyCode|code|alias|initials|accountCode|\w*BeepId|questionList(Name|Label)|fromProtocolName|"
+        r"\w*[tT]imeStamp\w*|timeZoneOffset|deltaUTC)$",
+    ),
+}
+"""Columns that identify a platform, and columns in which it says which form, event or survey a row comes from."""
 OTHER_TIMES = (
     r"(?i)time|date|stamp|beep|decision|occasion|instance|slot|session|counter|sequence|index|"
     r"obs(ervation)?[._ -]?(no|nr|id)?$"
 )
 """Columns that may order a participant's decision points, where none has a usual name."""
 PARTS_OF_TIME = r"(?i)day|week|date|slot|hour|time|beep|block|session|occasion|period"
-NEEDED = ("participant", "time", "action", "reward")
 UNLIKELY = 4.0
 """A constant this many standard errors from the share of prompts is not the probability of sending."""
 CLOCK = r"^\d{1,2}:\d{2}(:\d{2})?$"
 MIXTURE = "holds text among its numbers"
+MOST_WORDS = 3
+MOST_WORD_ROWS = 0.2
+"""So few distinct words, in so small a share of the rows, stand for "missing" among numbers."""
+NOTHING = (
+    r"(?i)^(no|not|non|none|nothing|null|nil|nope|never|off|0|control|controls|ctrl|placebo|sham|usual|care as usual|"
+    r"untreated|unsent|withheld|withhold|wait|waiting|waitlist|silent|silence|skip|skipped|baseline|do nothing)(?![a-z])"
+)
+"""Usual names of an action that means "nothing"; `no message` too."""
+
+
+@dataclass(frozen=True)
+class ActionGuess:
+    """The actions of a log, the one that means "nothing" first."""
+
+    names: tuple[str, ...]
+    values: tuple[float | str, ...] | None = None
+    """Their codes in the log; None where these are their names, or 0, 1 and so on."""
+    reason: str = ""
+    """Why the first is taken for "nothing", where it could be another."""
 
 
 class ColumnGuesses:
     """Guesses about every column of a log.
 
-    `roles` are the columns of participant, time and so on, `state` the kinds of the state variables, `left_out` the other
-    columns with the reasons, `missing` the words that stand for "missing", and `warnings` sentences about doubtful guesses.
+    `roles` are the columns of participant, time and so on, `actions` a guess about the actions, `state` the kinds of the
+    state variables, `left_out` the other columns with the reasons, `missing` the words that stand for "missing", and
+    `warnings` sentences about doubtful guesses.
     """
 
     def __init__(self, table: pa.Table, named: Mapping[str, str | None], settings: FileSettings = PLAIN) -> None:
         self.cells, self.missing = _settle_cells(table, settings)
         plain = replace(PLAIN, percent=settings.percent)
         self.summaries = {name: ColumnSummary.of(name, cells, plain) for name, cells in self.cells.items()}
+        self.values = {name: _code_values(cells) for name, cells in self.cells.items()}
         self.roles = {role: name for role, name in named.items() if name is not None}
-        self._guess_roles()
         self.warnings: list[str] = []
-        if "probability" not in self.roles and (constant := self._find_constant_probability()) is not None:
-            self.roles["probability"] = constant
-            self.warnings.append(f"column '{constant}' is taken for the probability of sending, which it fits; check it")
+        self._guess_roles()
+        self._available = np.ones(len(table), dtype=bool)
+        if "available" in self.roles:
+            texts, indices = LogColumn("", self.cells[self.roles["available"]]).distinct()
+            self._available = ~np.isin(indices, [code for code, text in enumerate(texts) if text.lower() in NO])
+        self._guess_constant_probability()
         empty = self._is_missing("action") & self._available
         spellings = settle_missing(whole_array(table[self.roles["action"]]), ()).filter(empty).to_pylist()
         self.actions = guess_actions(self.summaries[self.roles["action"]], spellings)
@@ -93,6 +138,12 @@ class ColumnGuesses:
         self.left_out: dict[str, str] = {}
         self._guess_states()
         self.warnings += [*self._list_gaps(), *self._list_doubts()]
+
+    def _free_names(self) -> list[str]:
+        return [name for name in self.summaries if name not in self.roles.values()]
+
+    def _is_missing(self, role: str) -> NDArray[np.bool_]:
+        return np.asarray(self.cells[self.roles[role]].is_null().to_numpy(zero_copy_only=False))
 
     def _guess_roles(self) -> None:
         names = list(self.summaries)
@@ -107,45 +158,46 @@ class ColumnGuesses:
         if "probability" not in self.roles and probable:
             # Of p0 and p1, the latter is that of sending.
             self.roles["probability"] = next((name for name in probable if not name.endswith("0")), probable[0])
-        for role in NEEDED:
+        for role in ("participant", "time", "action", "reward"):
             if role not in self.roles:
                 advice = self._suggest_time() if role == "time" else ""
                 request = f"say which with --{role} NAME{advice}"
                 raise InputError(f"no column looks like the {role}; {request} (the table has {names})")
-
-    def _free_names(self) -> list[str]:
-        return [name for name in self.summaries if name not in self.roles.values()]
 
     def _find_candidates(self, role: str) -> list[str]:
         """The columns that may have a role, the likeliest first."""
         names = self._free_names()
         usual = [name for name in names if re.match(ROLES[role], name, re.IGNORECASE)]
         if role == "participant":
-            return self._prefer_repeated(usual)
+            values = {name: _number_values(self.cells[name]) for name in usual}
+            repeated = [
+                name for name, ids in values.items() if ids is None or not numbers_rows(len(np.unique(ids)), len(ids))
+            ]
+            if usual and not repeated:
+                problem = f"column '{usual[0]}' has another value in every row, so it seems to number the rows"
+                remedy = "say which column names the participants with --participant NAME"
+                raise InputError(f"{problem}, not the participants; {remedy}", column=usual[0])
+            return repeated
         if role == "reward":
-            return [name for name in usual if _may_be_outcome(self.summaries[name])]
+            # Numbers, also with units, or yes and no: answers in words have no mean.
+            return [
+                name
+                for name, summary in ((name, self.summaries[name]) for name in usual)
+                if not summary.levels or YesNo.recognize(summary) or any(re.search(r"\d", text) for text in summary.levels)
+            ]
         if role == "available":
             return usual + [name for name in names if is_availability(self.summaries[name])]
         if role == "time" and "participant" in self.roles:
-            others = [name for name in names if re.search(OTHER_TIMES, name) and _may_be_time(self.summaries[name])]
-            # Counters of a platform come after columns that hold a time.
+            # Numbers that order decision points are whole or very large; counters of a platform come last.
+            others = [
+                name
+                for name, numbers in ((name, self.summaries[name].numbers) for name in names)
+                if re.search(OTHER_TIMES, name)
+                and (numbers is None or ((numbers == np.round(numbers)) | (numbers > 10_000)).all())
+            ]
             others.sort(key=lambda name: find_platform(name, list(self.summaries)) is not None)
             return [name for name in (*usual, *others) if self._orders_rows(self.cells[name])] or usual
         return usual
-
-    def _prefer_repeated(self, names: list[str]) -> list[str]:
-        """Columns that may name the participants: a column with another value in every row numbers the rows."""
-        repeated = []
-        for name in names:
-            values = _number_values(self.cells[name])
-            if values is None or not numbers_rows(len(np.unique(values)), len(values)):
-                repeated.append(name)
-        if names and not repeated:
-            problem = (
-                f"column '{names[0]}' has another value in every row, so it seems to number the rows, not the participants"
-            )
-            raise InputError(f"{problem}; say which column names the participants with --participant NAME", column=names[0])
-        return repeated
 
     def _orders_rows(self, time: pa.Array) -> bool:
         """Whether a column has another value at each of a participant's decision points."""
@@ -158,60 +210,48 @@ class ColumnGuesses:
 
     def _suggest_time(self) -> str:
         """Two columns that distinguish a participant's decision points only together."""
-        import pyarrow as pa
-
         candidates = [name for name in self._free_names() if re.search(PARTS_OF_TIME, name)]
         for first, second in combinations(candidates, 2):
             outer = _number_values(self.cells[first])
             inner = _number_values(self.cells[second])
-            if outer is None or inner is None:
-                continue
-            if self._orders_rows(pa.array(outer * (inner.max() + 2) + inner)):
+            if outer is not None and inner is not None and self._orders_rows(pa.array(outer * (inner.max() + 2) + inner)):
                 are_numbers = all(self.summaries[name].numbers is not None for name in (first, second))
                 example = f"100 * {first} + {second}" if are_numbers else "2024-05-31 08:30"
                 return f", or put '{first}' and '{second}' into one column, such as {example}"
         return ""
 
-    @property
-    def _available(self) -> NDArray[np.bool_]:
-        """The rows at which something could be sent."""
-        if "available" not in self.roles:
-            return np.ones(len(self.cells[self.roles["action"]]), dtype=bool)
-        texts, indices = LogColumn("", self.cells[self.roles["available"]]).distinct()
-        unavailable = [code for code, text in enumerate(texts) if text.lower() in NO]
-        return ~np.isin(indices, unavailable)
-
-    def _is_missing(self, role: str) -> NDArray[np.bool_]:
-        return np.asarray(self.cells[self.roles[role]].is_null().to_numpy(zero_copy_only=False))
-
-    def _find_constant_probability(self) -> str | None:
-        """A column with a constant between 0 and 1 that may be the probability of sending."""
-        action = _code_values(self.cells[self.roles["action"]])[self._available]
+    def _guess_constant_probability(self) -> None:
+        """A column with a constant between 0 and 1 may be the probability of sending."""
+        action = self.values[self.roles["action"]][self._available]
         known = action[~np.isnan(action)]
         shares = np.unique(known, return_counts=True)[1] / max(1, known.size)
-        for name in self._free_names():
-            values = self.summaries[name].numbers
-            if values is None or not values.size or not self.summaries[name].is_constant or not 0 < values[0] < 1:
-                continue
-            error = np.sqrt(values[0] * (1 - values[0]) / max(1, action.size))
-            if len(shares) == 2 and np.abs(shares - values[0]).min() < UNLIKELY * error:
-                return name
-        return None
+        for name in self._free_names() if "probability" not in self.roles and len(shares) == 2 else ():
+            numbers = self.summaries[name].numbers
+            if numbers is not None and numbers.size and self.summaries[name].is_constant and 0 < numbers[0] < 1:
+                error = np.sqrt(numbers[0] * (1 - numbers[0]) / max(1, action.size))
+                if np.abs(shares - numbers[0]).min() < UNLIKELY * error:
+                    self.roles["probability"] = name
+                    self.warnings.append(f"column '{name}' is taken for the probability of sending, which it fits; check it")
+                    return
 
     def _guess_states(self) -> None:
         """The state variables, and the reasons against the other columns."""
         names = self._free_names()
         reasons = {name: self._find_reason(name) for name in names}
-        action = _code_values(self.cells[self.roles["action"]])
+        action = self.values[self.roles["action"]]
         known = ~np.isnan(action)
         taken = np.unique(action[known], return_inverse=True)[1]
         for name in (name for name in names if reasons[name] is None):
-            if gives_away_action(_code_values(self.cells[name])[known], taken):
+            if gives_away_action(self.values[name][known], taken):
                 reasons[name] = "says which action was taken"
         if self.summaries[self.roles["reward"]].numbers is not None:
             reasons |= self._find_outcome_leaks([name for name in names if reasons[name] is None])
         for name in names:
-            reason = reasons[name] or _describe_mixture(self.cells[name])
+            reason = reasons[name]
+            texts = self.cells[name].drop_null().to_pylist() if is_text(self.cells[name].type) else []
+            words = [text for text in texts if not is_finite_number(text)]
+            if reason is None and words and len(words) < len(texts) / 2:
+                reason = f"{MIXTURE} ({len(words):,} rows, such as {quote(words[0])})"
             summary = self.summaries[name]
             kind = recognize_kind(summary.without(list_codes(summary))) if reason is None else None
             if kind is None:
@@ -223,7 +263,11 @@ class ColumnGuesses:
         """Why a column, looked at by itself, cannot be a state variable."""
         summary = self.summaries[name]
         platform = find_platform(name, list(self.summaries))
-        only = _find_only_value(summary)
+        only = ""
+        if summary.is_constant and 0 < summary.missing < summary.rows:
+            # A ticked answer, for example.
+            numbers = () if summary.numbers is None else tuple(f"{number:g}" for number in summary.numbers[:1])
+            only = "".join((*map(quote, summary.levels), *numbers))
         reasons = {
             f"{platform} writes to say which form or survey a row comes from: design, not state": platform is not None,
             "counts the rows": is_index(summary),
@@ -231,34 +275,36 @@ class ColumnGuesses:
             "is constant, or holds times": summary.is_constant,
             "says when nothing could be sent: available in [columns] needs the opposite": is_unavailability(summary),
             "is called like a probability": is_probability(summary),
-            "is called like something that is known only after the decision": is_afterwards(name),
+            "is called like something that is known only after the decision": bool(re.search(AFTERWARDS, name)),
         }
         return next((reason for reason, applies in reasons.items() if applies), None)
 
     def _find_outcome_leaks(self, names: Sequence[str]) -> dict[str, str]:
         """The columns that reveal the outcome, with the reason in words."""
-        import pyarrow as pa
-        from pyarrow import compute
-
-        if not names:
-            return {}
         keys = pa.table({role: self.cells[self.roles[role]] for role in ("participant", "time")})
         # Lags need the order of people and time; the rows of a file may have another one.
         try:
-            order = compute.sort_indices(keys, sort_keys=[("participant", "ascending"), ("time", "ascending")]).to_numpy()
+            order = pc.sort_indices(keys, sort_keys=[("participant", "ascending"), ("time", "ascending")]).to_numpy()
         except pa.ArrowException:
             return {}  # Lists and the like have no order; the log is refused when it is read.
-        columns = {name: _code_values(self.cells[name])[order] for name in (*names, self.roles["reward"])}
+        columns = {name: self.values[name][order].copy() for name in (*names, self.roles["reward"])}
         for name, values in columns.items():
             values[np.isin(values, list_codes(self.summaries[name]))] = np.nan
         outcome = columns.pop(self.roles["reward"])
-        numbers = [
-            values if self.summaries[name].numbers is not None else _replace_levels(values, outcome)
-            for name, values in columns.items()
-        ]
-        action = np.unique(_code_values(self.cells[self.roles["action"]])[order], return_inverse=True)[1]
-        person = np.unique(_code_values(self.cells[self.roles["participant"]])[order], return_inverse=True)[1]
-        correlations = correlate_with_outcome(np.column_stack(numbers), outcome, action, person)
+        for name, codes in columns.items():
+            known = np.isfinite(codes) & np.isfinite(outcome)
+            levels, inverse, counts = np.unique(codes[known], return_inverse=True, return_counts=True)
+            if self.summaries[name].numbers is None and 0 < len(levels) <= known.sum() / 10:
+                # Levels get an order by their mean outcomes.
+                means = np.bincount(inverse, weights=outcome[known]) / counts
+                positions = np.minimum(np.searchsorted(levels, codes), len(levels) - 1)
+                columns[name] = np.where(np.isin(codes, levels), means[positions], np.nan)
+        if not columns:
+            return {}
+        action, person = (
+            np.unique(self.values[self.roles[role]][order], return_inverse=True)[1] for role in ("action", "participant")
+        )
+        correlations = correlate_with_outcome(np.column_stack(list(columns.values())), outcome, action, person)
         reasons = {}
         for index in np.flatnonzero(correlations.suspicious).tolist():
             nearly = "says" if correlations.unsafe[index] else "nearly says"
@@ -275,7 +321,7 @@ class ColumnGuesses:
             yield f"{words} {count} as missing (missing in [columns]); take out what is a value"
         if "probability" not in roles:
             remedy = "name its column with --probability NAME, or write the design's probabilities in [actions]"
-            unfit = [name for name in self.summaries if looks_like_probability(name)]
+            unfit = [name for name in self.summaries if re.match(PROBABILITY, name)]
             named = "".join(f" ('{name}' holds no numbers from 0 to 1)" for name in unfit)
             yield f"no column looks like the randomisation probability{named}, which effects and evaluate need; {remedy}"
         elif unknown := int((self._is_missing("probability") & self._available).sum()):
@@ -294,19 +340,21 @@ class ColumnGuesses:
         """Warnings about rows, times, ids and text that do not fit."""
         instances = self.cells.get("redcap_repeat_instrument")
         if instances is not None and 0 < instances.null_count < len(instances):
+            problem = f"is empty in {instances.null_count:,} rows, which are of another form"
             remedy = "export the repeated instrument alone, or delete the rows without decision points"
-            problem = (
-                f"column 'redcap_repeat_instrument' is empty in {instances.null_count:,} rows, which are of another form"
-            )
-            yield f"{problem}; {remedy}"
-        time = self.cells[self.roles["time"]]
-        clocks = [name for name, cells in self.cells.items() if name != self.roles["time"] and _is_clock(cells)]
-        if _is_clock(time) or (clocks and not self._orders_rows(time)):
-            columns = " and ".join(repr(name) for name in (self.roles["time"], *clocks))
+            yield f"column 'redcap_repeat_instrument' {problem}; {remedy}"
+        clocks = [
+            name
+            for name, cells in self.cells.items()
+            if is_text(cells.type) and pc.all(pc.match_substring_regex(cells, CLOCK)).as_py()
+        ]
+        time = self.roles["time"]
+        if time in clocks or (clocks and not self._orders_rows(self.cells[time])):
+            columns = " and ".join(map(repr, dict.fromkeys((time, *clocks))))
             yield f"column {columns}: day and time of day must stand in one column, such as 2024-05-31 08:30"
         participants = self.cells[self.roles["participant"]]
         ids = LogColumn("", participants).distinct()[0] if is_text(participants.type) else []
-        yield from (f"{reason}; {remedy}" for reason, remedy in list_id_doubts(ids))
+        yield from (f"{reason}; {remedy}" for _, reason, remedy in list_id_doubts(ids))
         for name, reason in self.left_out.items():
             if reason.startswith(MIXTURE):
                 yield f"column '{name}' {reason}, so that it is left out; correct the text, or name it in missing"
@@ -319,14 +367,71 @@ def _settle_cells(table: pa.Table, settings: FileSettings) -> tuple[dict[str, pa
         for name in table.column_names
     }
     words = {name: find_missing_words(column) for name, column in cells.items()}
-    among_numbers = {word for column_words in words.values() for word in column_words.among_numbers}
+    everywhere = {word for _, among_numbers in words.values() for word in among_numbers}
     settled = {}
     for name, column in cells.items():
-        missing = (*words[name].signs, *words[name].among_numbers)
         # "None" among numbers is how the file writes "missing", so it is no level elsewhere; an action it may be.
         is_action = re.match(ROLES["action"], name, re.IGNORECASE) is not None
-        settled[name] = settle_missing(column, missing if is_action else (*missing, *among_numbers))
-    return settled, sorted(among_numbers | {word for column_words in words.values() for word in column_words.signs})
+        signs, among_numbers = words[name]
+        settled[name] = settle_missing(column, [*signs, *(among_numbers if is_action else everywhere)])
+    return settled, sorted(everywhere | {word for signs, _ in words.values() for word in signs})
+
+
+def find_missing_words(cells: pa.Array) -> tuple[list[str], list[str]]:
+    """Words of a column that stand for "missing": in any column, and because all other cells are numbers.
+
+    >>> find_missing_words(pa.array(["3", "4", "watch off", "5", "n/a", "4", "3", "6"]))
+    (['n/a'], ['watch off'])
+    """
+    rows = Counter(cells.drop_null().to_pylist() if is_text(cells.type) else ())
+    words = [text for text in rows if not is_finite_number(text)]
+    signs = [word for word in words if word.lower() in MISSING_SIGNS]
+    others = [word for word in words if word not in signs]
+    numbers = rows.total() - sum(rows[word] for word in words)
+    if numbers <= sum(rows[word] for word in others):
+        return signs, []
+    answers = [word for word in others if word.lower() in MISSING_ANSWERS]
+    unknown = [word for word in others if word not in answers]
+    few = len(unknown) <= MOST_WORDS and sum(rows[word] for word in unknown) <= MOST_WORD_ROWS * numbers
+    if few and not any(re.search(r"\d", word) for word in unknown):
+        answers += unknown
+    return signs, answers
+
+
+def is_finite_number(text: str) -> bool:
+    """Whether a text is a number; `inf` and `nan` are not."""
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def is_probability(summary: ColumnSummary) -> bool:
+    """Whether a column has the name of a probability and holds numbers from 0 to 1."""
+    numbers = summary.numbers
+    if numbers is None or not numbers.size or not re.match(PROBABILITY, summary.name):
+        return False
+    return bool(numbers.min() >= 0 and numbers.max() <= 1)
+
+
+def is_index(summary: ColumnSummary) -> bool:
+    """Whether a column counts the rows."""
+    numbers = summary.numbers
+    if numbers is None or numbers.size < 2 or summary.missing or not re.match(INDEX, summary.name):
+        return False
+    return bool((numbers[1:] == numbers[:-1] + 1).all())
+
+
+def find_platform(name: str, columns: Sequence[str]) -> str | None:
+    """The platform that wrote a column to tell rows apart; None if it may hold a measurement.
+
+    >>> find_platform("redcap_event_name", ["record_id", "redcap_event_name"]), find_platform("Status", ["id", "Status"])
+    ('REDCap', None)
+    """
+    for platform, (mark, columns_of_platform) in PLATFORMS.items():
+        if re.match(columns_of_platform, name) and any(re.match(mark, column) for column in columns):
+            return platform
+    return None
 
 
 def list_codes(summary: ColumnSummary) -> list[float]:
@@ -334,21 +439,8 @@ def list_codes(summary: ColumnSummary) -> list[float]:
     return [] if summary.numbers is None else find_codes(summary.numbers)
 
 
-def _may_be_outcome(summary: ColumnSummary) -> bool:
-    """Whether a column holds numbers, also with units, or yes and no: answers in words have no mean."""
-    return not summary.levels or bool(YesNo.recognize(summary)) or any(re.search(r"\d", text) for text in summary.levels)
-
-
-def _may_be_time(summary: ColumnSummary) -> bool:
-    """Whether a column holds no measurement: numbers that order decision points are whole or very large."""
-    numbers = summary.numbers
-    return numbers is None or bool(((numbers == np.round(numbers)) | (numbers > 10_000)).all())
-
-
 def _number_values(cells: pa.Array) -> NDArray[np.int64] | None:
     """The same number for the same value, −1 where it is missing; None for cells that cannot be compared."""
-    import pyarrow as pa
-
     try:
         return np.asarray(cells.dictionary_encode().indices.fill_null(-1))
     except pa.ArrowException:
@@ -357,51 +449,64 @@ def _number_values(cells: pa.Array) -> NDArray[np.int64] | None:
 
 def _code_values(cells: pa.Array) -> NDArray[np.float64]:
     """Numbers as they are, other values as numbers from 0 for the distinct ones; NaN where missing."""
-    import pyarrow as pa
-
     column = LogColumn("", cells)
-    if not is_text(cells.type) and not pa.types.is_boolean(cells.type):
-        numeric = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or pa.types.is_decimal(cells.type)
-        return column.numbers() if numeric else np.full(len(cells), np.nan)
-    if is_text(cells.type) and first_failure(cells, pa.float64()) is None:
+    if is_number(cells.type) or (is_text(cells.type) and first_failure(cells, pa.float64()) is None):
         return column.numbers()
+    if not is_text(cells.type) and not pa.types.is_boolean(cells.type):
+        return np.full(len(cells), np.nan)
     indices = column.distinct()[1]
     return np.where(indices < 0, np.nan, indices)
 
 
-def _replace_levels(codes: NDArray[np.float64], outcome: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mean outcome of every level, so that levels have an order; as they are where there are many."""
-    known = np.isfinite(codes) & np.isfinite(outcome)
-    levels, inverse, counts = np.unique(codes[known], return_inverse=True, return_counts=True)
-    if len(levels) > known.sum() / 10:
-        return codes
-    means = np.bincount(inverse, weights=outcome[known]) / counts
-    positions = np.minimum(np.searchsorted(levels, codes), len(levels) - 1)
-    return np.where(np.isin(codes, levels), means[positions], np.nan) if len(levels) else codes
+def guess_actions(column: ColumnSummary, empty: Sequence[str | None]) -> ActionGuess:
+    """The actions of a column; `empty` are its cells without an action although something could be sent."""
+    levels = join_cases(column.levels)
+    nothing = [level for level in levels if re.match(NOTHING, level)]
+    codes: Sequence[float | str] = levels
+    if column.numbers is not None:
+        codes = np.unique(column.numbers).tolist()
+    elif YesNo.recognize(column) and len(codes) > 1:
+        return ActionGuess(("nothing", "send"))
+    if len(codes) < 2 or (column.numbers is None and empty and not nothing):
+        # Nothing but an empty cell can mean "nothing".
+        if not codes or not empty:
+            single = spell(codes[0]) if codes else "nothing"
+            problem = f"column '{column.name}' holds {single} only, so no two actions can be compared"
+            raise InputError(f"{problem}; say with --action NAME which column holds the actions", column=column.name)
+        spelling = Counter(cell or "" for cell in empty).most_common(1)[0][0]
+        cell = quote(spelling) if spelling else "an empty cell"
+        reason = f"{cell} ({len(empty):,} rows) is taken for {quote('nothing')}, because no other value can mean it"
+        guess = ActionGuess(("nothing", *_name_codes(codes)), (spelling, *codes), reason)
+    elif column.numbers is not None:
+        guess = _guess_codes(column, np.unique(column.numbers).tolist())
+    else:
+        first = nothing[0] if nothing else column.levels[0]
+        reason = f"which of these means nothing? {quote(first)} is a guess; it must stand first"
+        if len(nothing) == 1:
+            reason = f"{quote(first)} is taken for the action that means nothing, because of its name"
+        guess = ActionGuess((first, *(str(level) for level in codes if level != first)), reason=reason)
+    if len(guess.names) > MOST_LEVELS:
+        problem = f"column '{column.name}' holds {len(guess.names)} different values, too many for actions"
+        remedy = "say with --action NAME which column holds the actions, or add one with 0 for nothing and 1 for sent"
+        raise InputError(f"{problem}; {remedy}", column=column.name)
+    return guess
 
 
-def _find_only_value(summary: ColumnSummary) -> str:
-    """The single value of a column that is empty elsewhere, such as a ticked answer; empty where values differ."""
-    if not summary.is_constant or not 0 < summary.missing < summary.rows:
-        return ""
-    if summary.levels:
-        return quote(summary.levels[0])
-    return f"{summary.numbers[0]:g}" if summary.numbers is not None and summary.numbers.size else ""
+def _name_codes(codes: Sequence[float | str]) -> list[str]:
+    """Names of the actions other than nothing."""
+    return ["send"] if len(codes) == 1 else [code if isinstance(code, str) else f"send {code:g}" for code in codes]
 
 
-def _describe_mixture(cells: pa.Array) -> str | None:
-    """The text in a column of numbers; None where it is one or the other."""
-    texts = cells.drop_null().to_pylist() if is_text(cells.type) else []
-    words = [text for text in texts if not is_finite_number(text)]
-    if not words or len(words) >= len(texts) / 2:
-        return None
-    return f"{MIXTURE} ({len(words):,} rows, such as {quote(words[0])})"
-
-
-def _is_clock(cells: pa.Array) -> bool:
-    """Whether all cells are a time of day without a day."""
-    import pyarrow.compute as pc
-
-    if not is_text(cells.type) or cells.null_count == len(cells):
-        return False
-    return bool(pc.all(pc.match_substring_regex(cells, CLOCK)).as_py())
+def _guess_codes(column: ColumnSummary, codes: Sequence[float]) -> ActionGuess:
+    nothing = 0.0 if 0.0 in codes else codes[0]
+    others = [code for code in codes if code != nothing]
+    names = ("nothing", *_name_codes(others))
+    if list(codes) == list(range(len(codes))):
+        return ActionGuess(names)
+    why = "because 0 usually does" if nothing == 0 else "because it is the smallest code"
+    reason = f"{nothing:g} is taken for {quote('nothing')}, {why}"
+    strange = [code for code in others if code in CODES and abs(code) > len(codes)]
+    if strange:
+        rows = f"{strange[0]:g} ({np.sum(column.numbers == strange[0]):,} rows)"
+        reason += f"; {rows} may stand for missing: then empty these cells, and mark them not available"
+    return ActionGuess(names, (nothing, *others), reason)

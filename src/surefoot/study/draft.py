@@ -1,20 +1,21 @@
 """A first `study.toml` from a look at the logs: guesses about the columns, with comments on what to check."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import jinja2
+import numpy as np
 
 from surefoot.data.column_kinds import ColumnSummary, VariableKind, YesNo, quote
 from surefoot.data.file_detection import detect_settings, detect_time_format
-from surefoot.data.log_columns import MISSING_ANSWERS, PLAIN, FileSettings
+from surefoot.data.log_columns import MISSING_ANSWERS, PLAIN, FileSettings, spell
 from surefoot.data.log_table import LogFile, LogTable, list_files, name_file
-from surefoot.data.mean_weights import MeanWeights
+from surefoot.data.mean_weights import FITS, SURE, MeanWeights
+from surefoot.data.trajectories import READINGS
 from surefoot.errors import InputError
-from surefoot.study.action_guesses import ActionGuess, choose_order
-from surefoot.study.column_guesses import ColumnGuesses, list_codes
+from surefoot.study.column_guesses import ActionGuess, ColumnGuesses, list_codes
 from surefoot.study.log_reader import log_layout, parse_logs
 from surefoot.study.model import Study
 
@@ -42,29 +43,78 @@ def draft_study(path: Path, **roles: str | None) -> StudyDraft:
             raise InputError("no column is left that could be a state variable; a policy needs at least one")
         file_lines = _list_settings(settings, detect_time_format(guesses.cells[guesses.roles["time"]]))
         actions = guesses.actions
-        text = _write_text(path, guesses, file_lines, actions, [])
         # Whatever was guessed, the text must be a study.
+        text = _write_text(path, guesses, file_lines, actions, [])
         study = Study.parse(text)
         rows = file.read(log_layout(study))
         if "probability" in guesses.roles:
-            actions, convention = choose_order(study, rows, actions)
-            text = _write_text(path, guesses, file_lines, actions, convention.lines)
+            actions, convention = _choose_order(study, rows, actions)
+            text = _write_text(path, guesses, file_lines, actions, convention)
             study = Study.parse(text)
-    doubts = [f"column '{guesses.roles['action']}': {actions.reason}; see [actions]"] if actions.reason else []
-    return StudyDraft(text, (*warnings, *guesses.warnings, *doubts, *_find_refusals(study, rows)))
-
-
-def _find_refusals(study: Study, rows: LogTable) -> Iterator[str]:
-    """Reasons why the logs cannot be read or analysed with the study."""
+    warnings += guesses.warnings
+    if actions.reason:
+        warnings.append(f"column '{guesses.roles['action']}': {actions.reason}; see [actions]")
     try:
-        logs = parse_logs(study.model_copy(update={"screen": None}), rows).logs
+        weights = _weigh(study, rows)
+        problem = None if weights is None else weights.problem()
     except InputError as error:
-        yield f"the logs cannot be read yet:\n{error}"
-        return
-    weights = MeanWeights.of(logs)
-    problem = None if weights is None else weights.problem()
-    if problem is not None:
-        yield problem
+        problem = f"the logs cannot be read yet:\n{error}"
+    return StudyDraft(text, (*warnings, *([] if problem is None else [problem])))
+
+
+def _weigh(study: Study, rows: LogTable, **changes: Any) -> MeanWeights | None:
+    """The mean weights of the logs, which need no screened values."""
+    return MeanWeights.of(parse_logs(study.model_copy(update={**changes, "screen": None}), rows).logs)
+
+
+def _choose_order(study: Study, rows: LogTable, guess: ActionGuess) -> tuple[ActionGuess, list[str]]:
+    """The guess, or the other action as "nothing" where only that fits the logged probabilities; and the lines that say the
+    event of these."""
+    if len(guess.names) > 2:
+        return guess, ["# With several actions it must be that of the action taken."]
+    lines, distance = _choose_reading(study, rows)
+    if not guess.reason or distance <= SURE:
+        return guess, lines
+    names = guess.names[::-1] if guess.values is None else guess.names
+    values = None if guess.values is None else guess.values[::-1]
+    spellings = None if values is None else tuple(map(spell, values))
+    actions = study.actions.model_copy(update={"names": names, "values": spellings})
+    swapped_lines, distance = _choose_reading(study.model_copy(update={"actions": actions}), rows)
+    if distance >= FITS:
+        return guess, lines
+    first = names[0] if spellings is None else spellings[0]
+    reason = f"{first} is taken for nothing, because only so do the probabilities fit how often each action was taken"
+    return ActionGuess(names, values, reason), swapped_lines
+
+
+def _choose_reading(study: Study, rows: LogTable) -> tuple[list[str], float]:
+    """The reading of the probabilities with which every action's mean weight is 1, and their distance from 1."""
+    means: dict[str, str] = {}
+    distances = dict.fromkeys(READINGS, np.inf)
+    for reading in READINGS:
+        try:
+            weights = _weigh(study, rows, columns=study.columns.model_copy(update={"probability_of": reading}))
+        except InputError:
+            continue  # The fit reports what is wrong with the cells.
+        if weights is not None:
+            means[reading] = weights.describe(reading)
+            distances[reading] = weights.worst(reading)
+    usual, _ = READINGS
+    best, other = sorted(READINGS, key=lambda reading: distances[reading])
+    distance = distances[best]
+    if not means:
+        evidence = "Check: the logs could not be read (surefoot fit says why), so this is a guess."
+        best = usual
+    elif distance > SURE:
+        evidence = f"Check: neither fits. Mean weights must be 1; with {quote(best)} they are {means[best]}."
+    elif distances[other] < FITS:
+        best = usual
+        evidence = f"Check: the logs fit either way (mean weights {means[best]}, where 1 is expected)."
+    else:
+        instead = f"with {quote(other)} {means[other]}" if other in means else f"{quote(other)} is impossible"
+        evidence = f"Decided by the mean weights, which must be 1: with {quote(best)} {means[best]}; {instead}."
+    event = '# The event of that probability: "action taken" or "sending".'
+    return [event, f"# {evidence}", f"probability_of = {quote(best)}"], distance
 
 
 def _write_text(
@@ -78,6 +128,9 @@ def _write_text(
     treatments = [re.search(TREATMENTS, name) for name in (roles["action"], *actions.names[1:2])]
     words = re.sub(r"[._-]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", outcome.name)).strip()
     is_plural = re.search(r"(?i)[^siu]s$", words) is not None
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in guesses.left_out.items():
+        by_reason.setdefault(reason, []).append(quote(name))
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("surefoot.study"),
         undefined=jinja2.StrictUndefined,
@@ -90,30 +143,23 @@ def _write_text(
         file_name=quote(path.name)[1:-1],
         file_lines=file_lines,
         roles=roles,
-        optional=lambda role: f"{role} = {quote(roles[role])}" if role in roles else f'# {role} = "…"',
         convention=convention,
         missing=guesses.missing,
-        left_out=_group_reasons(guesses.left_out),
+        # Many columns with the same reason stand together.
+        left_out=[
+            (columns, reason)
+            for reason, names in by_reason.items()
+            for columns in ([", ".join(names)] if len(names) > MANY_COLUMNS else names)
+        ],
         states=[_describe_state(guesses.summaries[name], kind) for name, kind in guesses.state.items()],
         actions=actions,
+        codes=[quote(value) if isinstance(value, str) else spell(value) for value in actions.values or ()],
         reward=_describe_reward(outcome),
         methods=METHODS,
         binary=binary,
         treatment=next((match[1].lower() for match in treatments if match), "treatment"),
         outcome_words=words if is_plural or binary else f"units of {words}",
     )
-
-
-def _group_reasons(left_out: dict[str, str]) -> list[tuple[str, str]]:
-    """(columns, reason) for every column, or for many columns with the same reason together."""
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in left_out.items():
-        by_reason.setdefault(reason, []).append(quote(name))
-    return [
-        (columns, reason)
-        for reason, names in by_reason.items()
-        for columns in ([", ".join(names)] if len(names) > MANY_COLUMNS else names)
-    ]
 
 
 def _list_settings(settings: FileSettings, formats: list[str]) -> list[str]:

@@ -137,23 +137,20 @@ class StateVariable(Section):
 
     @model_validator(mode="after")
     def _settings_fit(self) -> Self:
-        if not self.derived and self._memory_settings:
-            raise ValueError(
-                f"{next(iter(self._memory_settings))} belongs to a derived state; write derived = 'dose' or another"
-            )
-        if self.derived:
-            parameters = find_derived_state(self.derived).__dataclass_fields__
-            if self.column or self.kind != Number.name or self.range is not None:
-                raise ValueError(f"'{self.derived}' is computed, not read: leave out column, kind and range")
-            for name in self._memory_settings:
-                if name not in parameters:
-                    raise ValueError(f"{name} does not belong to derived = '{self.derived}'")
-        given = {"levels": bool(self.levels), "range": self.range is not None, "scaling": self.scaling is not None}
-        for setting in [name for name, is_given in given.items() if is_given]:
-            if setting not in KINDS.find(self.kind).takes:
+        if self.derived and (self.column or self.kind != Number.name or self.range is not None):
+            raise ValueError(f"'{self.derived}' is computed, not read: leave out column, kind and range")
+        for name in self._memory_settings:
+            if not self.derived:
+                raise ValueError(f"{name} belongs to a derived state; write derived = 'dose' or another")
+            if name not in find_derived_state(self.derived).__dataclass_fields__:
+                raise ValueError(f"{name} does not belong to derived = '{self.derived}'")
+        kind = KINDS.find(self.kind)
+        given = {"levels": self.levels or None, "range": self.range, "scaling": self.scaling}
+        for setting, value in given.items():
+            if value is not None and setting not in kind.takes:
                 others = " or ".join(f"'{name}'" for name in KINDS if setting in KINDS.find(name).takes)
                 raise ValueError(f"'{setting}' belongs to kind = {others}, not to '{self.kind}'")
-        known = [field.name for field in fields(KINDS.find(self.kind))][len(fields(VariableKind)) :]
+        known = [field.name for field in fields(kind)][len(fields(VariableKind)) :]
         for setting in self.settings:
             if setting not in known:
                 near = did_you_mean(setting, known)
@@ -358,27 +355,25 @@ class LogDescription(Section):
 
     @model_validator(mode="after")
     def _screen_agrees(self) -> Self:
+        measured = {name: variable for name, variable in self.state.items() if variable.variable_kind.is_measured}
         for name, questionnaire in self.questionnaire.items():
             for score in questionnaire.scores:
-                if score not in self.state or not self.state[score].variable_kind.is_measured:
+                if score not in measured:
                     near = did_you_mean(score, self.state)
                     key = ("questionnaire", name, "scores")
                     raise KeyedError(key, f"there is no number state variable '{score}'{near}")
         if self.screen is not None:
-            self._check_screen(self.screen)
+            self._check_screen(self.screen, measured)
         return self
 
-    def _check_screen(self, screen: ScreenSection) -> None:
-        numbers = {
-            variable.column or name: variable for name, variable in self.state.items() if variable.variable_kind.is_measured
-        }
-        known = [*numbers, self.reward.column]
+    def _check_screen(self, screen: ScreenSection, measured: dict[str, StateVariable]) -> None:
+        known = [*(variable.column or name for name, variable in measured.items()), self.reward.column]
         for column in screen.columns:
             if column not in known:
                 near = did_you_mean(column, known)
                 words = f"there is no number column '{column}'{near} in the study; it has {known}"
                 raise KeyedError(("screen", "columns"), words)
-        named = [*(variable.device for variable in numbers.values()), self.reward.device]
+        named = (*(variable.device for variable in measured.values()), self.reward.device)
         devices = [device for device in named if device is not None]
         for device in screen.devices:
             if device not in devices:

@@ -28,6 +28,8 @@ from surefoot.screening.detectors import Column, Layout, Questionnaire
 from surefoot.screening.screen import LearnedPatterns, Screen, Screener, as_seconds, screen_values
 from surefoot.study.log_description import LogDescription, Reward, ScreenSection
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True, eq=False)
 class StudyLogs:
@@ -35,7 +37,7 @@ class StudyLogs:
 
     logs: Trajectories
     """States after kinds, ranges and scaling, rewards after the transform, probabilities logged or of the design."""
-    raw_reward: NDArray[np.float64]
+    raw_reward: Floats
     """The reward of every row before winsorising and transform, NaN where it is missing."""
     implausible: dict[str, NDArray[np.int64]]
     """For every column with a plausible range the number of values outside it, which became missing, per participant of
@@ -48,15 +50,15 @@ class StudyLogs:
     """Name, size and SHA-256 of the input files; empty for logs from memory."""
     outside: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
     """For every column with a plausible range: the rows whose value lay outside it."""
-    extra: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    extra: Mapping[str, Floats] = field(default_factory=dict)
     """Columns that only the screen needs, until it has run."""
-    derived: Mapping[str, NDArray[np.float64]] | None = None
+    derived: Mapping[str, Floats] | None = None
     """Derived states at the time of the decision, until they join the states; None if they are computed from the rows."""
     problems: Problems = field(default_factory=Problems)
     """How messages name the rows."""
 
     @property
-    def measured_reward(self) -> NDArray[np.float64]:
+    def measured_reward(self) -> Floats:
         """The reward of every row as it was measured, within its range, also where the screen marked it missing."""
         if self.screen is None:
             return self.raw_reward
@@ -89,9 +91,7 @@ def log_layout(study: LogDescription) -> LogLayout:
 def study_files(study: LogDescription, path: str | Location) -> list[Location]:
     """The files of an input, without the empty parts of a folder."""
     files = list_files(path)
-    if len(files) == 1:
-        return files
-    filled = check_files(files, log_layout(study).columns)
+    filled = files if len(files) == 1 else check_files(files, log_layout(study).columns)
     if not filled:
         raise InputError(f"{path}: the tables have no rows; give them at least one decision point")
     return filled
@@ -104,16 +104,13 @@ def read_logs(study: LogDescription, path: str | Location) -> StudyLogs:
     with name_file(path):
         files = [LogFile(file) for file in study_files(study, path)]
         inputs = tuple(file.fingerprint(path) for file in files)
-        measured = measure_logs(study, _read_tables(study, files))
+        tables: list[LogTable] = []
+        for file in files:
+            tables.append(file.read(log_layout(study), sum(map(len, tables))))
+        measured = measure_logs(study, concatenate(tables))
+        tables.clear()
         pa.default_memory_pool().release_unused()
         return replace(finish_logs(study, measured), inputs=inputs)
-
-
-def _read_tables(study: LogDescription, files: list[LogFile]) -> LogTable:
-    tables: list[LogTable] = []
-    for file in files:
-        tables.append(file.read(log_layout(study), sum(map(len, tables))))
-    return concatenate(tables)
 
 
 def parse_logs(study: LogDescription, rows: LogTable, *, usual: LearnedPatterns | None = None) -> StudyLogs:
@@ -121,9 +118,7 @@ def parse_logs(study: LogDescription, rows: LogTable, *, usual: LearnedPatterns 
     return finish_logs(study, measure_logs(study, rows), usual=usual)
 
 
-def measure_logs(
-    study: LogDescription, rows: LogTable, derived: Mapping[str, NDArray[np.float64]] | None = None
-) -> StudyLogs:
+def measure_logs(study: LogDescription, rows: LogTable, derived: Mapping[str, Floats] | None = None) -> StudyLogs:
     """Logs as measured, neither screened nor scaled; `derived` are derived states at the time of the decision."""
     columns, implausible, problems = read_columns(
         rows,
@@ -154,18 +149,28 @@ def check_measured(
     unnamed: tuple[UnnamedAvailability, ...] = (),
 ) -> StudyLogs:
     """Validated logs as measured from the columns that `Trajectories.validated` takes."""
+    roles = study.columns
     reward = study.reward
+    design = study.actions.probabilities
     raw = columns["reward"]
     outside = dict(outside or {})
     if reward.range is not None:
         outside[reward.column] = (raw < reward.range[0]) | (raw > reward.range[1])
         raw = np.where(outside[reward.column], np.nan, raw)
-    probability = _choose_probability(study, columns, problems)
+    # That of the action taken: logged, derived from that of sending, or the design's; NaN where unknown.
+    action = columns["action"]
+    probability = columns["probability"]
+    if design is not None:
+        probability = np.append(design, np.nan)[np.where(np.isnan(action), len(design), action).astype(np.int64)]
+    elif roles.probability is not None and roles.probability_of == "sending":
+        probability = take_probability(probability, action, columns["available"], roles.probability, problems)
+    named = (roles.participant, roles.time, study.actions.column, reward.column)
+    shown = (roles.probability or "probability", roles.available or "available")
     logs = Trajectories.validated(
         **{**columns, "reward": raw, "probability": probability},
         state_names=study.read_names,
         action_names=study.actions.names,
-        names=_name_columns(study, unnamed),
+        names=ColumnNames(*named, *shown, roles.probability_of if design is None else "design", unnamed),
         problems=problems,
     )
     people = len(logs.participants)
@@ -179,7 +184,7 @@ def finish_logs(study: LogDescription, measured: StudyLogs, *, usual: LearnedPat
     screen = None
     if study.screen is not None and study.screen.on:
         # Derived states hold actions, which a screen must not see.
-        screen = _screen_logs(study, measured, usual)
+        screen = _screen_logs(study, study.screen, measured, usual)
         logs = screen.logs
     transformed = transform_reward(logs.reward, study.reward, measured.problems)
     measured.problems.raise_any()
@@ -194,9 +199,7 @@ def finish_logs(study: LogDescription, measured: StudyLogs, *, usual: LearnedPat
     return replace(measured, logs=finished, raw_reward=logs.reward, screen=screen, extra={}, derived=None)
 
 
-def join_states(
-    study: LogDescription, read: NDArray[np.float64], derived: Mapping[str, NDArray[np.float64]]
-) -> NDArray[np.float64]:
+def join_states(study: LogDescription, read: Floats, derived: Mapping[str, Floats]) -> Floats:
     """(rows, state columns) in the study's order, from the columns that were read, scaled, and the derived states."""
     if not derived:
         return read
@@ -213,60 +216,26 @@ def join_states(
     return np.concatenate(columns, axis=1)
 
 
-def _name_columns(study: LogDescription, unnamed: tuple[UnnamedAvailability, ...]) -> ColumnNames:
-    """The columns as messages name them."""
-    roles = study.columns
-    is_design = study.actions.probabilities is not None
-    return ColumnNames(
-        roles.participant,
-        roles.time,
-        study.actions.column,
-        study.reward.column,
-        roles.probability or "probability",
-        roles.available or "available",
-        "design" if is_design else roles.probability_of,
-        unnamed,
-    )
-
-
-def _choose_probability(study: LogDescription, columns: dict[str, Any], problems: Problems) -> NDArray[np.float64]:
-    """The probability of the action taken: logged, derived from that of sending, or the design's; NaN where unknown."""
-    design = study.actions.probabilities
-    column = study.columns.probability
-    action = columns["action"]
-    logged: NDArray[np.float64] = columns["probability"]
-    if design is not None:
-        known = np.append(np.asarray(design), np.nan)
-        return known[np.where(np.isnan(action), len(design), action).astype(np.int64)]
-    if column is None or study.columns.probability_of == "action taken":
-        return logged
-    return take_probability(logged, action, columns["available"], column, problems)
-
-
-def _list_screened(study: LogDescription) -> dict[str, tuple[int, ...]]:
-    """Every number column that is screened, and its positions among the state's columns that are read; the reward comes
-    after the last."""
-    positions: dict[str, tuple[int, ...]] = {}
+def _screen_logs(
+    study: LogDescription, section: ScreenSection, measured: StudyLogs, usual: LearnedPatterns | None
+) -> Screen:
+    """Screen values as they were measured, before scaling and transforms."""
+    logs = measured.logs
+    # The positions of every number column among the state's columns that are read; the reward comes after the last.
+    targets: dict[str, tuple[int, ...]] = {}
     position = 0
     for name, (column, kind) in study.state_kinds.items():
         if kind.is_measured:
-            positions[column] = (*positions.get(column, ()), position)
+            targets[column] = (*targets.get(column, ()), position)
         position += len(study.columns_of(name))
-    positions[study.reward.column] = (position,)
-    chosen = () if study.screen is None else study.screen.columns
-    return {column: targets for column, targets in positions.items() if not chosen or column in chosen}
-
-
-def _make_screener(study: LogDescription, *, clock: bool) -> Screener:
-    """The study's detectors and columns; `clock` says whether times are moments."""
-    section = study.screen or ScreenSection()
+    targets[study.reward.column] = (position,)
+    targets = {column: positions for column, positions in targets.items() if column in (section.columns or targets)}
     devices = {variable.column or name: variable.device for name, variable in study.state.items()}
     devices[study.reward.column] = study.reward.device
     if section.devices:
         devices = {column: device if device in section.devices else None for column, device in devices.items()}
     columns = [
-        Column(column, "outcome" if column == study.reward.column else "state", devices[column])
-        for column in _list_screened(study)
+        Column(column, "outcome" if column == study.reward.column else "state", devices[column]) for column in targets
     ]
     columns += [Column(name, role, number=False) for name, role in study.extra_columns().items()]
     known = {column.name for column in columns}
@@ -279,31 +248,22 @@ def _make_screener(study: LogDescription, *, clock: bool) -> Screener:
         )
         for name, questionnaire in study.questionnaire.items()
     )
-    layout = Layout(tuple(columns), questionnaires, time=study.columns.time, clock=clock)
-    return Screener(layout, section.detectors(), section.outcome)
-
-
-def _screen_logs(study: LogDescription, measured: StudyLogs, usual: LearnedPatterns | None) -> Screen:
-    """Screen values as they were measured, before scaling and transforms."""
-    logs = measured.logs
-    screener = _make_screener(study, clock=logs.time.dtype.kind == "M")
-    targets = _list_screened(study)
+    layout = Layout(tuple(columns), questionnaires, time=study.columns.time, clock=logs.time.dtype.kind == "M")
+    screener = Screener(layout, section.detectors(), section.outcome)
     matrix = np.column_stack([logs.state, logs.reward])
-    values = [
-        measured.extra[column.name] if column.name in measured.extra else matrix[:, targets[column.name][0]]
-        for column in screener.layout.columns
-    ]
+    extra = measured.extra
+    values = [extra[name] if name in extra else matrix[:, targets[name][0]] for name in (column.name for column in columns)]
     return screen_values(logs, screener, np.stack(values), targets, row=measured.row, usual=usual)
 
 
-def restore_outcome(transformed: NDArray[np.float64], reward: Reward) -> NDArray[np.float64]:
+def restore_outcome(transformed: Floats, reward: Reward) -> Floats:
     """The inverse of `transform_reward`, to nine digits, so that a zero stays a zero."""
     if reward.transform == "none":
         return transformed
     return np.round(transformed**2 if reward.offset is None else np.exp(transformed) - reward.offset, 9)
 
 
-def transform_reward(raw: NDArray[np.float64], reward: Reward, problems: Problems) -> NDArray[np.float64]:
+def transform_reward(raw: Floats, reward: Reward, problems: Problems) -> Floats:
     """The reward that is optimised: winsorised, then log(x + c) or √x."""
     values = raw if reward.winsorise is None else np.clip(raw, *reward.winsorise)
     if reward.transform == "none":

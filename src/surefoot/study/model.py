@@ -181,13 +181,7 @@ class Study(LogDescription):
             if not self._columns_used_by(use):
                 raise ValueError(f"no state variable is used by the {use}; set use = '{use}' or 'both' for one")
         self._check_method()
-        self._check_effects()
-        if self.trial is not None:
-            self._check_trial(self.trial)
-        return self
-
-    def _check_effects(self) -> None:
-        """Moderators and controls must be known before the decision: state variables are."""
+        # Moderators and controls must be known before the decision: state variables are.
         known = [*self.state, *self.state_names]
         day = () if self.effects.day is None else (self.effects.day,)
         for key, names in (("moderators", self.effects.moderators), ("controls", self.effects.controls), ("day", day)):
@@ -196,6 +190,9 @@ class Study(LogDescription):
                     problem = f"'{name}' is not a state variable{did_you_mean(name, known)}"
                     remedy = f"what is known before the decision stands in a section [state.{name}]"
                     raise KeyedError(("effects", key), f"{problem}; {remedy}; there are {list(self.state)}")
+        if self.trial is not None:
+            self._check_trial(self.trial)
+        return self
 
     def _check_trial(self, trial: TrialSection) -> None:
         for role in ("available", "probability"):
@@ -230,18 +227,17 @@ class Study(LogDescription):
         try:
             self.method().check_names(self.state_names, self.actions.names)
         except InputError as error:
-            raise KeyedError(("method", *self._find_wrong_key()), str(error).removeprefix("prior: ")) from error
-
-    def _find_wrong_key(self) -> tuple[str, ...]:
-        """The first key of `[method]` with which the method cannot be made."""
-        parameters: dict[str, Any] = {}
-        for key, parameter, value in self.method_choice.list_given():
-            parameters[parameter] = value
-            try:
-                self._make_method(parameters).check_names(self.state_names, self.actions.names)
-            except InputError:
-                return key
-        return ("name",)
+            # The first key with which the method cannot be made.
+            parameters: dict[str, Any] = {}
+            wrong: tuple[str, ...] = ("name",)
+            for key, parameter, value in choice.list_given():
+                parameters[parameter] = value
+                try:
+                    self._make_method(parameters).check_names(self.state_names, self.actions.names)
+                except InputError:
+                    wrong = key
+                    break
+            raise KeyedError(("method", *wrong), str(error).removeprefix("prior: ")) from error
 
     @property
     def method_name(self) -> str:

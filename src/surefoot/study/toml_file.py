@@ -13,8 +13,7 @@ from surefoot.errors import InputError, did_you_mean
 
 KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 DOTTED = rf"{KEY}(?:\s*\.\s*{KEY})*"
-HEADER = re.compile(rf"\s*\[\[?\s*({DOTTED})\s*\]\]?\s*(?:#.*)?$")
-ASSIGNMENT = re.compile(rf"\s*({DOTTED})\s*=")
+LINE = re.compile(rf"\s*(?:\[\[?\s*(?P<table>{DOTTED})\s*\]\]?\s*(?:#.*)?$|(?P<key>{DOTTED})\s*=)")
 PLAIN_WORDS = {
     r"^Input should be a valid string$": "must be text in quotes",
     r"^Input should be a valid (tuple|list|set)$": "must be a list in brackets",
@@ -104,12 +103,17 @@ def _explain_syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> Inp
 
 def explain_error(error: ValidationError, text: str, name: str, model: type[Section]) -> InputError:
     """The first error in the order of the file, and the number of further ones."""
-    mistakes = [(line_of(text, key), ".".join(key), words, kind) for key, words, kind in list_mistakes(error, model)]
-    # A misspelt key is also a missing one: the misspelling is the better message.
-    line, key, words, _ = min(mistakes, key=lambda mistake: (mistake[3] == "missing", *mistake[:3]))
+    lines = key_lines(text)
+    mistakes = []
+    for key, words, kind in list_mistakes(error, model):
+        # The line of the key, or of the nearest table around it.
+        line = next((lines[key[:depth]] for depth in range(len(key), 0, -1) if key[:depth] in lines), 1)
+        # A misspelt key is also a missing one: the misspelling is the better message.
+        mistakes.append((kind == "missing", line, ".".join(key), words))
+    _, line, column, words = min(mistakes)
     others = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-    subject = f"key '{key}'" if key else "the study"
-    return InputError(f"{name}: line {line}, {subject}: {words}{others}", column=key or None)
+    subject = f"key '{column}'" if column else "the study"
+    return InputError(f"{name}: line {line}, {subject}: {words}{others}", column=column or None)
 
 
 def list_mistakes(error: ValidationError, model: type[Section]) -> Iterator[tuple[tuple[str, ...], str, str]]:
@@ -169,29 +173,20 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
     lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
-        if header := HEADER.match(line):
-            table = _split_key(header[1])
-            for depth in range(1, len(table) + 1):
-                lines.setdefault(table[:depth], number)
-        elif assignment := ASSIGNMENT.match(line):
-            lines.setdefault((*table, *_split_key(assignment[1])), number)
+        match = LINE.match(line)
+        if match is None:
+            continue
+        try:
+            # The TOML reader itself splits `a."b.c"`.
+            value: Any = tomllib.loads(f"{match['table'] or match['key']} = 0")
+        except tomllib.TOMLDecodeError:
+            continue
+        names: tuple[str, ...] = () if match["table"] else table
+        while isinstance(value, dict):
+            name, value = next(iter(value.items()))
+            names = (*names, name)
+            if match["table"]:
+                lines.setdefault(names, number)
+        lines.setdefault(names, number)
+        table = names if match["table"] else table
     return lines
-
-
-def line_of(text: str, key: tuple[str, ...]) -> int:
-    """The line of a key, or of the nearest table around it."""
-    lines = key_lines(text)
-    return next((lines[key[:depth]] for depth in range(len(key), 0, -1) if key[:depth] in lines), 1)
-
-
-def _split_key(dotted: str) -> tuple[str, ...]:
-    """The names in `a."b.c"`, as the TOML reader itself splits them."""
-    try:
-        value: object = tomllib.loads(f"{dotted} = 0")
-    except tomllib.TOMLDecodeError:
-        return (dotted,)
-    names = []
-    while isinstance(value, dict):
-        name, value = next(iter(value.items()))
-        names.append(str(name))
-    return tuple(names)

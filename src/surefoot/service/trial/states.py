@@ -131,7 +131,7 @@ def context_columns(study: Study, contexts: Sequence[Mapping[str, Any]]) -> dict
         missing = study.state[name].missing
         values = [context.get(name) for context in contexts]
         cells = [None if value in missing else kind.from_json(value) for value in values]
-        columns[column] = pa.array(cells, kind.arrow_type())
+        columns[column] = pa.array(cells)
     return columns
 
 
