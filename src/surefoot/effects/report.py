@@ -28,7 +28,7 @@ from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, adjust_p_values
 from surefoot.log_checks import Check, check_logs, find_worst, list_warnings
 from surefoot.log_checks.outcomes_by_action import describe_flags
-from surefoot.reports.numbers import format_beside, format_interval, format_number
+from surefoot.reports.numbers import format_interval, format_number
 from surefoot.reports.summaries import WIDTH, ShownResult, latex_table, to_plain
 from surefoot.screening.screen import Screen
 
@@ -104,21 +104,15 @@ def describe_effect(words: Words, value: float, low: float, high: float, conditi
     >>> describe_effect(Words("prompt", "answering", relative=True, chance=True), -0.1, -0.15, -0.05, "on day 3")
     'On day 3 a prompt lowers the chance of answering by about 10 % (95 % −14 % to −5 %).'
     """
-    article = "an" if words.treatment[:1].lower() in "aeiou" else "a"
-    subject = f"{condition} {article} {words.treatment}".strip()
-    subject = subject[:1].upper() + subject[1:]
-    if words.relative:
-        ends = f"{_format_percent(low)} % to {_format_percent(high)} %"
-        amount = f"{abs(100 * math.expm1(value)):.0f} %"
-    else:
-        interval = Interval(value, math.nan, low, high)
-        ends = f"{format_beside(low, interval)} to {format_beside(high, interval)}"
-        amount = format_beside(abs(value), interval)
-    if words.chance:
-        text = f"{'raises' if value >= 0 else 'lowers'} the chance of {words.outcome} by about {amount}"
-    else:
-        text = f"{'adds' if value >= 0 else 'takes away'} about {amount} {words.outcome}"
-    return f"{subject} {text} (95 % {ends})." + (" No effect is within the interval." if low <= 0 <= high else "")
+    from surefoot.reports.render import write_sentences
+
+    percents = [_format_percent(end) for end in (low, high)]
+    size = f"{abs(100 * math.expm1(value)):.0f}"
+    effect = Interval(value, math.nan, low, high)
+    (sentence,) = write_sentences(
+        "effects.txt", part="effect", words=words, effect=effect, condition=condition, percents=percents, size=size
+    )
+    return sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,32 +136,9 @@ class ScreenedEffect:
 
     def lines(self) -> list[str]:
         """The counts, and the estimates next to each other, in words."""
+        from surefoot.reports.render import write_sentences
 
-        def describe(rows: tuple[EffectRow, ...]) -> str:
-            numbers = [f"{format_number(row.estimate)} ({format_interval(row)}, p = {row.p:.4f})" for row in rows]
-            if len(rows) == 1:
-                return numbers[0]
-            return ", ".join(f"{row.effect} {text}" for row, text in zip(rows, numbers, strict=True))
-
-        flags = describe_flags(self.screen)
-        if not flags:
-            return ["The screen marked no value as missing."]
-        text = f"The screen flagged {flags}."
-        if self.without is None:
-            text += f" Without the screen the logs cannot be analysed: {self.refusal}."
-        else:
-            text += f" Average effect {describe(self.reported)}; without the screen {describe(self.without)}."
-        if self.removed is not None:
-            text += (
-                " Flagged outcomes are kept ([screen] outcome = false); without them the average effect is "
-                f"{describe(self.removed)}."
-            )
-        if self.notable:
-            text += (
-                " These differ by more than a quarter of a standard error: find out what the flagged values are before "
-                "relying on either."
-            )
-        return [text]
+        return write_sentences("effects.txt", part="screen", screened=self, flags=describe_flags(self.screen))
 
     def to_dict(self) -> dict[str, Any]:
         return {

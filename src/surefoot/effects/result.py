@@ -27,7 +27,6 @@ from surefoot.effects.estimators import ESTIMATORS, Estimate, fit_least_squares,
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.intervals import Interval, t_interval
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION
-from surefoot.reports.numbers import format_interval, format_number
 
 Contrast = ArrayLike | Mapping[str, float]
 TAIL = 3.0
@@ -47,12 +46,6 @@ class ShareByAction:
     def shares(self) -> dict[str, float]:
         return {action: self.happened[action] / rows if rows else np.nan for action, rows in self.rows.items()}
 
-    def __str__(self) -> str:
-        by_action = ", ".join(f"{100 * share:.1f} % under {action}" for action, share in self.shares.items())
-        if self.effect is None:
-            return by_action
-        return f"{by_action}; effect of treatment {format_number(self.effect.value)} ({format_interval(self.effect)})"
-
 
 @dataclass(frozen=True)
 class SampleQuality:
@@ -71,15 +64,9 @@ class SampleQuality:
     """(Σw)²/(n Σw²): the share of rows that, with equal weights, would be as informative."""
 
     def describe(self) -> list[str]:
-        reasons = "; ".join(f"{count:,} {reason}" for reason, count in self.reasons.items())
-        lines = [
-            f"Counted: {self.counted:,} of {self.rows:,} rows" + (f" ({reasons})" if reasons else "")
-            + f", {self.people_counted} of {self.people} participants.",
-            f"Missing outcomes: {self.missing}.",
-        ]  # fmt: skip
-        if self.tail is not None:
-            lines.append(f"Extreme outcomes (beyond {TAIL:g} robust standard deviations): {self.tail}.")
-        return [*lines, f"Effective share of the sample: {100 * self.effective_share:.0f} %."]
+        from surefoot.reports.render import write_sentences
+
+        return write_sentences("effects.txt", part="sample", sample=self, limit=TAIL)
 
 
 def assess_sample(batch: ExcursionBatch) -> SampleQuality:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.errors import InputError, did_you_mean
-from surefoot.reports.numbers import format_estimate, format_interval, format_number
+from surefoot.reports.numbers import format_estimate, format_number
 from surefoot.reports.summaries import WIDTH, ShownResult, latex_table
 from surefoot.sample_size.pilot import Pilot
 
@@ -128,35 +128,17 @@ class SampleSize(ShownResult):
     @property
     def sentence(self) -> str:
         """For the protocol, with every assumption."""
-        aim = "" if self.wanted_power is None else f" (at least {100 * self.wanted_power:.0f} % was wanted)"
-        return (
-            f"With {self.people} participants the trial detects {self.design.effect_words} with "
-            f"{100 * self.power:.1f} % power{aim} at level {self.design.level:g} (F test with {self.degrees[0]} and "
-            f"{self.degrees[1]} degrees of freedom). Assumed: {'; '.join(self.design.assumptions)}."
-        )
+        return self._write_sentences()[0]
 
     @property
     def pilot_lines(self) -> list[str]:
         """What the pilot said, and what it would mean at the cautious ends."""
-        if self.pilot is None or self.cautious is None:
-            return []
-        lines = list(self.pilot.warnings)
-        if "sd" in self.pilot.estimates:
-            sd = self.pilot.estimates["sd"].value
-            effect = self.design.effect
-            lines.append(
-                f"Effects are in units of {self.pilot.outcome}: {format_number(effect)} is {format_number(effect / sd)} of "
-                f"its standard deviation in the pilot, and a standardised effect of 0.1 is {format_number(0.1 * sd)}."
-            )
-        listed = [
-            f"{name} {format_number(interval.value)} ({format_interval(interval)})"
-            for name, interval in self.pilot.estimates.items()
-        ]
-        lines.append(f"From {self.pilot.people} people of the pilot, with 95 % intervals: {', '.join(listed)}.")
-        cautious = f"{self.cautious.people} participants would be needed"
-        if self.wanted_power is None:
-            cautious = f"the power would be {100 * self.cautious.power:.1f} %"
-        return [*lines, f"At the cautious ends {cautious}."]
+        return self._write_sentences()[1:]
+
+    def _write_sentences(self) -> list[str]:
+        from surefoot.reports.render import write_sentences
+
+        return write_sentences("size.txt", size=self)
 
     def to_frame(self, backend: str = "pyarrow") -> Any:
         """People needed if the effect were smaller or larger, in columns effect, people_80, people_90, power.
