@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 
 import surefoot as sf
 from surefoot.learning.actor import optimise
-from surefoot.learning.critics.capped import fit_capped
+from surefoot.learning.critics.critic import fit_capped
 from surefoot.policies.features import critic_features
 
 PROBLEMS, STARTS, SEED = 2_000, 50, 2026

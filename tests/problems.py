@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import surefoot as sf
-from surefoot.learning.critics.critic import fit_ridge, residuals
+from surefoot.learning.batch import Batch
+from surefoot.learning.critics import HighBreakdown, fit_ridge
 
 
 def critic_problems(rng, people):
@@ -67,6 +68,15 @@ def effect_problems(rng, size, count, kind):
 def ridge(features, rewards, weights, penalty):
     """The coefficients of weighted ridge regression."""
     return fit_ridge(features, rewards, weights, penalty=penalty).coef
+
+
+def residuals(features, rewards, coef):
+    return rewards - (features @ coef[..., None])[..., 0]
+
+
+def fit_high_breakdown(features, rewards, weights, *, state, action, penalty, **more):
+    actions = features.shape[-1] // (state.shape[-1] + 1)
+    return HighBreakdown(**more).fit(Batch(features, state, action, rewards, weights, actions, penalty))
 
 
 def capped_objective(features, rewards, weights, coef, threshold, penalty):

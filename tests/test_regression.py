@@ -6,7 +6,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from surefoot.learning.critics.capped import fit_capped
+from surefoot.learning.critics.critic import fit_capped
 from surefoot.regression import CappedRegressor, HighBreakdownRegressor
 
 

@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from surefoot.learning.batch import Batch
 from surefoot.learning.critics import Capped, HighBreakdown
-from surefoot.learning.critics.high_breakdown import fit_high_breakdown
 from surefoot.learning.critics.regressor import fit_capped_regressor
 
 __all__ = ["CappedRegressor", "HighBreakdownRegressor"]
@@ -125,9 +125,7 @@ class HighBreakdownRegressor(RegressorMixin, BaseEstimator):  # type: ignore[mis
         penalty = np.array([0.0, *[self.alpha] * rows.shape[1]])
         one_arm = np.zeros((1, len(target)), dtype=np.int64)
         usable = np.ones((1, len(target)))
-        fit = fit_high_breakdown(
-            features, target[None], usable, state=rows[None], action=one_arm, penalty=penalty, tau=self.tau
-        )
+        fit = HighBreakdown(self.tau).fit(Batch(features, rows[None], one_arm, target[None], usable, 1, penalty))
         self.intercept_ = float(fit.coef[0, 0])
         self.coef_ = fit.coef[0, 1:]
         self.weights_ = fit.weights[0]

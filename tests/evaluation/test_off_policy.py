@@ -12,11 +12,12 @@ import surefoot as sf
 from surefoot.evaluation import evaluate
 from surefoot.evaluation.off_policy import assign_folds, expect_rewards
 from surefoot.inference.intervals import Interval, difference_interval, ratio_interval
-from surefoot.learning.critics import Ridge, make_critic
-from surefoot.learning.critics.high_breakdown import fit_high_breakdown
+from surefoot.learning.critics import Ridge
+from surefoot.learning.critics.regressor import make_critic
 from surefoot.policies.features import critic_features
 from surefoot.policies.rules import Boltzmann
 from surefoot.study import CollectionSection
+from tests.problems import fit_high_breakdown
 from tests.studies import TREATED, many
 
 TARGET = sf.policies.Policy(Boltzmann(np.array([[1.0, 1.0, -0.3, 0.5]])), ("nothing", "send"), None)

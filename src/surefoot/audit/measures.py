@@ -19,8 +19,9 @@ from surefoot.inference.intervals import (
     t_interval,
 )
 from surefoot.inference.sandwich import MOST_REFITTED, compute_influences, count_coefficients, takes_refits
-from surefoot.learning.critics import Critic, make_critic
-from surefoot.learning.critics.capped import NORMAL_CAP
+from surefoot.learning.critics import Critic
+from surefoot.learning.critics.critic import NORMAL_CAP
+from surefoot.learning.critics.regressor import make_critic
 from surefoot.learning.methods import Method
 from surefoot.policies.features import effects, policy_features
 from surefoot.reports.numbers import RewardUnit, format_estimate

@@ -18,7 +18,8 @@ from surefoot.data.mean_weights import find_weight_problem
 from surefoot.data.trajectories import Trajectories, join_logs
 from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
 from surefoot.learning.batch import Batch, Learnable, choose_block_cells, discount_rows, find_troubles
-from surefoot.learning.critics import CRITICS, Critic, Ridge, make_critic
+from surefoot.learning.critics import CRITICS, Critic, Ridge
+from surefoot.learning.critics.regressor import make_critic
 from surefoot.learning.filters import FILTERS, Filter
 from surefoot.learning.fitted import CoefficientPart, Fitted, warn_of_troubles
 from surefoot.learning.horizon import HORIZONS, Horizon, Immediate

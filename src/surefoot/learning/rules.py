@@ -14,7 +14,6 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.learning.actor import optimise
 from surefoot.learning.batch import Batch
 from surefoot.learning.critics import Critic, CriticFit
-from surefoot.learning.critics.critic import residuals
 from surefoot.learning.horizon import Horizon
 from surefoot.learning.horizon.look_ahead import Advantage
 from surefoot.learning.part import Part
@@ -371,7 +370,7 @@ class PosteriorSampler(RuleLearner):
             return xp.where(given > 0, given, batch.penalty)
 
         # In deviations from the prior's mean the prior has mean 0, as a penalty has.
-        deviations = residuals(batch.features, batch.reward, mean)
+        deviations = batch.reward - (batch.features @ mean[..., None])[..., 0]
         fit = critic.fit(replace(batch, reward=deviations, penalty=penalise(scaling.reward)))
         fit = replace(fit, coef=fit.coef + mean)
         pull = xp.matrix_transpose(batch.features) @ (fit.weights * deviations)[..., None]

@@ -5,10 +5,9 @@ from sklearn.linear_model import Ridge
 
 from surefoot.learning.batch import Batch
 from surefoot.learning.critics import Capped
-from surefoot.learning.critics.capped import boxplot_threshold, fit_capped
-from surefoot.learning.critics.critic import fit_ridge, residuals
+from surefoot.learning.critics.critic import boxplot_threshold, fit_capped, fit_ridge
 from surefoot.policies.features import critic_features
-from tests.problems import capped_objective, critic_problems, ridge
+from tests.problems import capped_objective, critic_problems, residuals, ridge
 from tests.reference import literal
 
 PENALTY = 1e-3

@@ -6,19 +6,20 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge as Reference
 
 import surefoot as sf
-from surefoot.learning.critics import Capped, HighBreakdown, Removal, Ridge, make_critic
-from surefoot.learning.critics.capped import boxplot_threshold, fit_capped
+from surefoot.learning.critics import Capped, HighBreakdown, Removal, Ridge
 from surefoot.learning.critics.critic import (
     SHAKY_PIVOT,
+    boxplot_threshold,
+    fit_capped,
     fit_ridge,
     join_rewards,
     joined_residuals,
-    residuals,
     solve_ridge,
     weighted_moments,
 )
+from surefoot.learning.critics.regressor import make_critic
 from surefoot.policies.features import critic_features
-from tests.problems import capped_objective, critic_problems, ridge
+from tests.problems import capped_objective, critic_problems, residuals, ridge
 
 
 def test_weighted_ridge_is_scikit_learns():

@@ -3,11 +3,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
-from surefoot.learning.critics.critic import fit_ridge, residuals
-from surefoot.learning.critics.high_breakdown import fit_high_breakdown
+from surefoot.learning.critics.critic import fit_ridge
 from surefoot.policies.features import critic_features
 from surefoot.simulators import ChainWalk, HeartSteps, contaminate
-from tests.problems import ridge
+from tests.problems import fit_high_breakdown, residuals, ridge
 
 PENALTY = 1e-3
 LOGS = HeartSteps(participants=60).collect(sf.policies.coin(2), decision_points=210, seed=7)

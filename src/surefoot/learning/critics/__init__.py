@@ -1,10 +1,8 @@
 """Critics: what the expected reward is learned with. Adding one is a subclass of `Critic` under `register_critic`."""
 
-from typing import Any
-
-from surefoot.learning.critics.capped import Capped
 from surefoot.learning.critics.critic import (
     CRITICS,
+    Capped,
     Critic,
     CriticFit,
     Removal,
@@ -21,7 +19,6 @@ from surefoot.learning.critics.regressor import (
     RandomForest,
     RegressorCritic,
 )
-from surefoot.learning.part import make_part
 
 __all__ = [
     "CRITICS",
@@ -40,9 +37,3 @@ __all__ = [
     "fit_ridge",
     "register_critic",
 ]
-
-
-def make_critic(critic: Any) -> Critic:
-    """The critic that is meant by a name, by a mapping with `name` and parameters, by itself, or by a regressor."""
-    named = isinstance(critic, str | dict | Critic)
-    return make_part(CRITICS, critic) if named else RegressorCritic(critic)

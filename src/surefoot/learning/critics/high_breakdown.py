@@ -22,6 +22,7 @@ or can be listed.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import ClassVar
 
 from array_api_compat import device
@@ -176,6 +177,8 @@ class _Arm(PerParticipant):
 
     joined: Array
     """[r, 1, s], (people, 1 + features, decision points of the arm)."""
+    filled: Array
+    """False on padding."""
     inside: Array
     """Those whose state is not far out."""
     rounding: Array
@@ -189,23 +192,22 @@ class _Arm(PerParticipant):
     residuals: Array
 
     @classmethod
-    def gather(cls, joined: list[Array], taken: Array, position: Array, inside: Array, rounding: Array) -> _Arm:
-        """The arm of the decision points that are `taken`, each at its `position` in the arm; `joined` is [r, 1, s]."""
+    def gather(cls, joined: list[Array], taken: Array, inside: Array, rounding: Array) -> _Arm:
+        """The arm of the decision points that are `taken`; `joined` is [r, 1, s]."""
         xp = array_namespace(taken)
-        people, points = taken.shape
-        width = -(-(int(xp.max(position)) + 1) // WIDTH) * WIDTH
-        person, column = xp.nonzero(taken)
-        present = xp.zeros((people, width), dtype=xp.bool, device=device(taken))
-        source = xp.zeros((people, width), dtype=xp.int64, device=device(taken))
-        to = position[person, column]
-        present[person, to] = inside[person, column]
-        source[person, to] = column
-        start = points * xp.arange(people, device=device(taken))
-        index = xp.reshape(start[:, None] + source, (-1,))
-        rows = [xp.reshape(xp.take(xp.reshape(row, (-1,)), index), (people, width)) for row in joined]
-        rows = stack_features(rows)
+        count = xp.sum(xp.astype(taken, xp.int64), axis=1)
+        width = -(-max(int(xp.max(count)), 1) // WIDTH) * WIDTH
+        filled = xp.arange(width, device=device(taken)) < count[:, None]
+
+        def pack(row: Array) -> Array:
+            packed = xp.zeros(filled.shape, dtype=row.dtype, device=device(row))
+            packed[filled] = row[taken]
+            return packed
+
+        rows = stack_features([pack(row) for row in joined])
+        present = pack(inside)
         ceiling = xp.full_like(rounding, xp.inf)
-        return cls(rows, present, rounding, ceiling, present, present, fit_trimmed(rows, present))
+        return cls(rows, filled, present, rounding, ceiling, present, present, fit_trimmed(rows, present))
 
     def of(self, people: Array) -> _Arm:
         return _Arm(*(take_people(part, people) if part.ndim == 3 else part[people] for part in vars(self).values()))
@@ -222,15 +224,6 @@ class _Arm(PerParticipant):
         self.included = included
         self.core = included if core is None else core
         self.residuals = fit_residuals(self.joined, included)
-
-    def refit(self, included: Array) -> None:
-        """`fit`, only for people whose included decision points have changed."""
-        xp = array_namespace(included)
-        changed = xp.nonzero(xp.any(included != self.included, axis=1))[0]
-        self.included = included
-        self.core = included
-        if changed.shape[0]:
-            self.residuals[changed] = fit_residuals(take_people(self.joined, changed), included[changed])
 
     def scale(self, *, efficient: bool) -> Array:
         """Residual standard deviation: the root mean square of the core, or, if that is smaller, from the median absolute
@@ -311,9 +304,7 @@ def _cap(arms: list[_Arm], large: list[Array]) -> None:
     """
     xp = array_namespace(arms[0].rewards)
     scales = [xp.where(enough, arm.scale(efficient=False), xp.inf) for arm, enough in zip(arms, large, strict=True)]
-    steadiest = scales[0]
-    for scale in scales[1:]:
-        steadiest = xp.minimum(steadiest, scale)
+    steadiest = reduce(xp.minimum, scales)
     for arm, scale in zip(arms, scales, strict=True):
         for other, theirs in zip(arms, scales, strict=True):
             people = xp.nonzero((theirs == steadiest) & (scale > VARIES_MORE * theirs) & xp.isfinite(scale))[0]
@@ -323,43 +314,15 @@ def _cap(arms: list[_Arm], large: list[Array]) -> None:
         limit = FENCE[0] * xp.maximum(xp.minimum(steadiest, scale), scale / 3)
         arm.fit(arm.inside & (xp.abs(arm.residuals) <= limit[:, None]))
         for _ in range(CAPPED_STEPS - 1):
-            arm.refit(arm.inside & (xp.abs(arm.residuals) <= limit[:, None]))
-        arm.ceiling = xp.where(_is_one_sided(arm), CEILING * steadiest, xp.inf)
-
-
-def _is_one_sided(arm: _Arm) -> Array:
-    """Whether what lies beyond the cap lies on one side, (people,)."""
-    xp = array_namespace(arm.rewards)
-    beyond = arm.inside & ~arm.included
-    count, above = (xp.sum(xp.astype(rows, arm.rewards.dtype), axis=1) for rows in (beyond, beyond & (arm.residuals > 0)))
-    return (count >= SOME) & (xp.maximum(above, count - above) >= ONE_SIDED * count)
-
-
-def _find_positions(taken: Array) -> Array:
-    """The position in the arm of every decision point that is taken, (people, decision points)."""
-    xp = array_namespace(taken)
-    count = xp.cumulative_sum(xp.astype(taken, xp.int64), axis=1)
-    return xp.maximum(count - 1, xp.zeros_like(count))
-
-
-class _Spread:
-    """Takes values of the arms' decision points to where these stand among all of a participant's."""
-
-    def __init__(self, taken: list[Array], positions: list[Array], widths: list[int]) -> None:
-        xp = array_namespace(positions[0])
-        start = 0
-        index = xp.full_like(positions[0], sum(widths))  # Decision points in no arm point to a zero after all arms.
-        for rows, position, width in zip(taken, positions, widths, strict=True):
-            index = index + xp.astype(rows, xp.int64) * (start - sum(widths) + position)
-            start += width
-        people = xp.arange(index.shape[0], device=device(index))
-        self._index = xp.reshape(index + (start + 1) * people[:, None], (-1,))
-        self._shape = index.shape
-
-    def __call__(self, values: list[Array]) -> Array:
-        xp = array_namespace(values[0])
-        beside = xp.concat([*values, xp.zeros_like(values[0][:, :1])], axis=1)
-        return xp.reshape(xp.take(xp.reshape(beside, (-1,)), self._index), self._shape)
+            included = arm.inside & (xp.abs(arm.residuals) <= limit[:, None])
+            changed = xp.nonzero(xp.any(included != arm.included, axis=1))[0]
+            arm.included = arm.core = included
+            if changed.shape[0]:
+                arm.residuals[changed] = fit_residuals(take_people(arm.joined, changed), included[changed])
+        beyond = arm.inside & ~arm.included
+        count, above = (xp.sum(xp.astype(rows, scale.dtype), axis=1) for rows in (beyond, beyond & (arm.residuals > 0)))
+        one_sided = (count >= SOME) & (xp.maximum(above, count - above) >= ONE_SIDED * count)
+        arm.ceiling = xp.where(one_sided, CEILING * steadiest, xp.inf)
 
 
 def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside: Array) -> tuple[Array, Array]:
@@ -368,80 +331,45 @@ def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside
     rounding = 1e-10 * median(xp.abs(rewards), inside)
     rounding = xp.where(xp.isfinite(rounding), rounding, 0.0) + float(xp.finfo(rewards.dtype).smallest_normal) ** 0.5
     joined = [rewards, *(contiguous(base[..., j]) for j in range(base.shape[-1]))]
-    positions = [_find_positions(rows) for rows in taken]
-    arms = [_Arm.gather(joined, rows, position, inside, rounding) for rows, position in zip(taken, positions, strict=True)]
-    spread = _Spread(taken, positions, [arm.inside.shape[1] for arm in arms])
+    arms = [_Arm.gather(joined, rows, inside, rounding) for rows in taken]
+
+    def spread(values: list[Array]) -> Array:
+        """Values of the arms' decision points where these stand among all of a participant's; 0 elsewhere."""
+        together = xp.zeros(rewards.shape, dtype=values[0].dtype, device=device(rewards))
+        for rows, arm, arm_values in zip(taken, arms, values, strict=True):
+            together[rows] = arm_values[arm.filled]
+        return together
+
     large = [xp.sum(xp.astype(arm.inside, xp.int64), axis=1) >= ROWS_PER_FEATURE * base.shape[-1] for arm in arms]
     _cap(arms, large)
-    nothing = xp.zeros_like(rounding)
     for arm in arms:
-        arm.round(nothing, efficient=False)
+        arm.round(xp.zeros_like(rounding), efficient=False)
     scores = spread([arm.residuals / arm.scale(efficient=False)[:, None] for arm in arms])
     g = SKEWNESS_TO_G * core_skewness(scores, spread([arm.included for arm in arms]))
     shares, fences = zip(*(arm.settle(g) for arm in arms), strict=True)
     share = spread(list(shares))
-    narrowest = xp.full_like(rounding, xp.inf)
     alone = has_few_values(rewards, inside, FEW_VALUED_REWARD)
     fitted = [enough & ~alone for enough in large]
-    for is_fitted, fence in zip(fitted, fences, strict=True):
-        narrowest = xp.where(is_fitted, xp.minimum(narrowest, fence), narrowest)
-    _judge_by_themselves(rewards, inside, taken, fitted, share, narrowest)
+    narrowest = reduce(xp.minimum, [xp.where(fit, fence, xp.inf) for fit, fence in zip(fitted, fences, strict=True)])
+    people = xp.nonzero(~xp.all(xp.stack(fitted), axis=0))[0]
+    if people.shape[0]:
+        # Where an arm is not fitted, its rewards are judged by themselves.
+        size, fence = gap_fence(rewards[people], inside[people])
+        by_themselves = size / fence[:, None]
+        for rows, fit in zip(taken, fitted, strict=True):
+            by_themselves = xp.where(rows[people] & fit[people][:, None], share[people], by_themselves)
+        share[people] = by_themselves
+        narrowest[people] = xp.minimum(narrowest[people], fence)
     has_enough = xp.sum(xp.astype(inside, xp.int64), axis=1) >= ENOUGH
     return xp.where(has_enough[:, None], share, 0.0), xp.where(has_enough, narrowest, xp.inf)
-
-
-def _judge_by_themselves(
-    rewards: Array, inside: Array, taken: list[Array], fitted: list[Array], share: Array, narrowest: Array
-) -> None:
-    """Replace shares and fences where an arm is not fitted: its rewards are judged by themselves."""
-    xp = array_namespace(rewards)
-    people = xp.nonzero(~xp.all(xp.stack(fitted), axis=0))[0]
-    if not people.shape[0]:
-        return
-    size, fence = gap_fence(rewards[people], inside[people])
-    shares = size / fence[:, None]
-    for rows, is_fitted in zip(taken, fitted, strict=True):
-        shares = xp.where(rows[people] & is_fitted[people][:, None], share[people], shares)
-    share[people] = shares
-    narrowest[people] = xp.minimum(narrowest[people], fence)
-
-
-def fit_high_breakdown(
-    features: Array,
-    rewards: Array,
-    weights: Array,
-    *,
-    state: Array,
-    action: Array,
-    penalty: Array,
-    tau: float = 1.0,
-    trusted: Array | None = None,
-    arms: int | None = None,
-) -> CriticFit:
-    """Ridge on the decision points that are not far out in state or reward; τ multiplies the squared fences, as the
-    paper's does.
-
-    `features` are the critic's (`arms` as in `fit_ridge`), `state` (people, decision points, variables) what is screened as
-    a whole. `threshold` is the square of a participant's narrowest residual fence: a decision point that was left out
-    within it was left out for its state.
-    """
-    xp = array_namespace(features)
-    usable = weights > 0
-    reach = tau**0.5
-    far = state_outlyingness(state, usable) if trusted is None else xp.where(trusted, 0.0, xp.inf)
-    base = features[..., : state.shape[-1] + 1]
-    actions = features.shape[-1] // base.shape[-1]
-    taken = [usable & (action == code) for code in range(actions)]
-    share, narrowest = _reward_outlyingness(base, rewards, taken, usable & (far <= 1))
-    final = xp.where(usable & (far <= reach) & (share <= reach), weights, 0.0)
-    last = fit_ridge(features, rewards, final, penalty=penalty, arms=arms or actions)
-    return replace(last, threshold=(reach * narrowest) ** 2, n_iter=FITS * last.n_iter)
 
 
 @register_critic
 @dataclass(frozen=True)
 class HighBreakdown(RemovingCritic):
-    """Ridge on what lies inside the fences of `fit_high_breakdown`; τ multiplies the squared fences."""
+    """Ridge on the decision points that are not far out in state or reward; τ multiplies the squared fences, as the paper's
+    does. The threshold is the square of a participant's narrowest residual fence: a decision point that was left out within
+    it was left out for its state."""
 
     name: ClassVar[str] = "high-breakdown"
     title: ClassVar[str] = "the high-breakdown critic"
@@ -452,18 +380,20 @@ class HighBreakdown(RemovingCritic):
     compared_with: ClassVar[str] = "capped"
 
     def fit(self, batch: Batch) -> CriticFit:
-        return fit_high_breakdown(
-            *(batch.features, batch.reward, batch.weights),
-            state=batch.seen_state,
-            action=batch.action,
-            penalty=batch.penalty,
-            tau=self.tau,
-            trusted=batch.trusted,
-            arms=batch.arms,
-        )
+        xp = array_namespace(batch.features)
+        usable = batch.weights > 0
+        reach = self.tau**0.5
+        trusted = batch.trusted
+        far = state_outlyingness(batch.seen_state, usable) if trusted is None else xp.where(trusted, 0.0, xp.inf)
+        base = batch.features[..., : batch.state.shape[-1] + 1]
+        taken = [usable & (batch.action == code) for code in range(batch.actions)]
+        share, narrowest = _reward_outlyingness(base, batch.reward, taken, usable & (far <= 1))
+        weights = xp.where(usable & (far <= reach) & (share <= reach), batch.weights, 0.0)
+        last = fit_ridge(batch.features, batch.reward, weights, penalty=batch.penalty, arms=batch.arms)
+        return replace(last, threshold=(reach * narrowest) ** 2, n_iter=FITS * last.n_iter)
 
     def trust_states(self, state: Array, present: Array) -> Array:
         return present & (state_outlyingness(state, present) <= self.tau**0.5)
 
     def judge_residuals(self, residuals: Array, present: Array) -> Array:
-        return present & (state_outlyingness(residuals, present) <= self.tau**0.5)
+        return self.trust_states(residuals, present)

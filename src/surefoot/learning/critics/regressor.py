@@ -16,8 +16,18 @@ from numpy.typing import NDArray
 
 from surefoot.errors import InputError, did_you_mean
 from surefoot.learning.batch import Batch
-from surefoot.learning.critics.capped import Capped, boxplot_threshold
-from surefoot.learning.critics.critic import CRITICS, Critic, CriticFit, Removal, RemovingCritic, fit_ridge, register_critic
+from surefoot.learning.critics.critic import (
+    CRITICS,
+    Capped,
+    Critic,
+    CriticFit,
+    Removal,
+    RemovingCritic,
+    boxplot_threshold,
+    fit_ridge,
+    register_critic,
+)
+from surefoot.learning.part import make_part
 from surefoot.numerics.arrays import Array
 from surefoot.policies.features import critic_features
 
@@ -179,10 +189,10 @@ class RegressorCritic(RegressionCritic):
 
     def with_params(self, **changes: Any) -> RegressorCritic:
         regressor = changes.pop("regressor", self.regressor)
-        unknown = next((name for name in changes if name not in RegressorCritic(regressor).get_params()), None)
-        if unknown is not None:
-            known = list(RegressorCritic(regressor).get_params())
-            raise InputError(f"{self.title} has no parameter '{unknown}'{did_you_mean(unknown, known)}; it has {known}")
+        known = list(RegressorCritic(regressor).get_params())
+        for name in changes:
+            if name not in known:
+                raise InputError(f"{self.title} has no parameter '{name}'{did_you_mean(name, known)}; it has {known}")
         return RegressorCritic(deepcopy(regressor).set_params(**changes) if changes else regressor)
 
     def check_parameters(self) -> None:
@@ -229,15 +239,25 @@ def _import_ensembles(critic: str) -> Any:
     return ensemble
 
 
-class _Forest:
-    name: ClassVar[str]
+@register_critic
+@dataclass(frozen=True)
+class RandomForest(RegressionCritic):
+    """scikit-learn's random forest with at least five decision points in a leaf."""
+
+    name: ClassVar[str] = "random-forest"
+    title: ClassVar[str] = "the random forest"
 
     def make_regressor(self) -> Any:
         return _import_ensembles(self.name).RandomForestRegressor(min_samples_leaf=5, random_state=0)
 
 
-class _Boosting:
-    name: ClassVar[str]
+@register_critic
+@dataclass(frozen=True)
+class GradientBoosting(RegressionCritic):
+    """scikit-learn's gradient boosting over histograms with at least ten decision points in a leaf."""
+
+    name: ClassVar[str] = "gradient-boosting"
+    title: ClassVar[str] = "gradient boosting"
 
     def make_regressor(self) -> Any:
         return _import_ensembles(self.name).HistGradientBoostingRegressor(min_samples_leaf=10, random_state=0)
@@ -245,25 +265,7 @@ class _Boosting:
 
 @register_critic
 @dataclass(frozen=True)
-class RandomForest(_Forest, RegressionCritic):
-    """scikit-learn's random forest with at least five decision points in a leaf."""
-
-    name: ClassVar[str] = "random-forest"
-    title: ClassVar[str] = "the random forest"
-
-
-@register_critic
-@dataclass(frozen=True)
-class GradientBoosting(_Boosting, RegressionCritic):
-    """scikit-learn's gradient boosting over histograms with at least ten decision points in a leaf."""
-
-    name: ClassVar[str] = "gradient-boosting"
-    title: ClassVar[str] = "gradient boosting"
-
-
-@register_critic
-@dataclass(frozen=True)
-class CappedRandomForest(_Forest, CappedRegressionCritic):
+class CappedRandomForest(CappedRegressionCritic, RandomForest):
     """`RandomForest` under the paper's cap."""
 
     name: ClassVar[str] = "capped-random-forest"
@@ -272,8 +274,14 @@ class CappedRandomForest(_Forest, CappedRegressionCritic):
 
 @register_critic
 @dataclass(frozen=True)
-class CappedGradientBoosting(_Boosting, CappedRegressionCritic):
+class CappedGradientBoosting(CappedRegressionCritic, GradientBoosting):
     """`GradientBoosting` under the paper's cap."""
 
     name: ClassVar[str] = "capped-gradient-boosting"
     title: ClassVar[str] = "gradient boosting with the paper's cap"
+
+
+def make_critic(critic: Any) -> Critic:
+    """The critic that is meant by a name, by a mapping with `name` and parameters, by itself, or by a regressor."""
+    named = isinstance(critic, str | dict | Critic)
+    return make_part(CRITICS, critic) if named else RegressorCritic(critic)
