@@ -69,10 +69,8 @@ def create_app(trial: Trial) -> FastAPI:
         app.include_router(router)
     app.openapi_schema = app.openapi()
     app.openapi_schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    app.add_exception_handler(HTTPException, _answer_error)
-    app.add_exception_handler(RequestValidationError, _answer_invalid)
-    for kind in DATABASE_FAULTS:
-        app.add_exception_handler(kind, _answer_no_database)
+    for kind in (HTTPException, RequestValidationError, *DATABASE_FAULTS):
+        app.add_exception_handler(kind, _answer_error)
     app.add_middleware(RequestMiddleware, body_bytes=1024 * limits.body_kilobytes, counters=counters)
     return app
 
@@ -82,24 +80,18 @@ def from_environment() -> FastAPI:
     return create_app(open_trial(Study.load(os.environ["SUREFOOT_STUDY"]), os.environ["SUREFOOT_DATABASE"]))
 
 
-async def _answer_error(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
+async def _answer_error(request: Request, error: Exception) -> JSONResponse:
+    """The same shape for every error."""
+    if isinstance(error, RequestValidationError):
+        # The first thing that is wrong, without repeating what was sent.
+        return JSONResponse(error_body("invalid", *describe_validation_error(error.errors()[0])), 422)
     if isinstance(error, ApiError):
         body = error_body(error.code, str(error.detail), error.field)
-    else:
+        return JSONResponse(body, error.status_code, error.headers)
+    if isinstance(error, HTTPException):
         body = error_body(CODES.get(error.status_code, "refused"), str(error.detail))
-    return JSONResponse(body, error.status_code, error.headers)
-
-
-async def _answer_no_database(request: Request, error: Exception) -> JSONResponse:
-    """Nothing was acknowledged, and sending it again is safe."""
+        return JSONResponse(body, error.status_code, error.headers)
+    # The database is away: nothing was acknowledged, and sending it again is safe.
     request.state.cause = describe_fault(error)
-    return JSONResponse(
-        error_body("no_database", "the database cannot be reached; send it again"), 503, {"Retry-After": "1"}
-    )
-
-
-async def _answer_invalid(_request: Request, error: Exception) -> JSONResponse:
-    """The first thing that is wrong, without repeating what was sent."""
-    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for nothing else
-    return JSONResponse(error_body("invalid", *describe_validation_error(error.errors()[0])), 422)
+    body = error_body("no_database", "the database cannot be reached; send it again")
+    return JSONResponse(body, 503, {"Retry-After": "1"})

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, get_type_hints
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -82,7 +82,6 @@ UNIONS = {
 }
 """Fields that may hold values of several types: the error of one type alone would mislead."""
 HIDDEN = ("body", "query", "path", "Outcome", "Outcomes")
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 class RequestMiddleware:
@@ -196,19 +195,6 @@ def _name_route(scope: Any) -> str:
     return getattr(scope.get("route"), "path", "other")
 
 
-def for_body(model: type[BaseModel]) -> Callable[[Endpoint], Endpoint]:
-    """Mark an async route that takes this body and the request, and gives a whole response.
-
-    It is called without FastAPI's search for dependencies and its check of the response, which cost as much as the rest.
-    """
-
-    def mark(endpoint: Endpoint) -> Endpoint:
-        endpoint.body_model = model  # type: ignore[attr-defined]
-        return endpoint
-
-    return mark
-
-
 class StrictRequest(Request):
     """JSON without NaN, Infinity, zero bytes, lone surrogates or deep nesting."""
 
@@ -217,7 +203,11 @@ class StrictRequest(Request):
 
 
 class AuthenticatedRoute(APIRoute):
-    """A route for one role, its tag: first the key, then strict JSON; only then does its function see the request."""
+    """A route for one role, its tag: first the key, then strict JSON; only then does its function see the request.
+
+    An async function with a body takes it and the request, and gives a whole response: it is called without FastAPI's
+    search for dependencies and its check of the response, which cost as much as the rest.
+    """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         (self.role,) = options["tags"]
@@ -227,7 +217,8 @@ class AuthenticatedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        model: type[BaseModel] | None = getattr(self.endpoint, "body_model", None)
+        is_async = asyncio.iscoroutinefunction(self.endpoint)
+        model: type[BaseModel] | None = get_type_hints(self.endpoint).get("body") if is_async else None
 
         async def handle_authenticated(request: Request) -> Response:
             if self.role != PUBLIC:

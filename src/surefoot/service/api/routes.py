@@ -12,7 +12,7 @@ from starlette.background import BackgroundTask
 from surefoot.reports.render import render
 from surefoot.service.access import record_action
 from surefoot.service.api.group_commit import DecisionRecorder
-from surefoot.service.api.requests import PUBLIC, AuthenticatedRoute, for_body
+from surefoot.service.api.requests import PUBLIC, AuthenticatedRoute
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.decision_record import DecisionReply
@@ -63,7 +63,6 @@ def register(body: api_models.Registration, request: Request) -> Any:
 
 
 @router.post("/decisions", response_model=DecisionReply, tags=["app"])
-@for_body(api_models.DecisionRequest)
 async def decide(body: api_models.DecisionRequest, request: Request) -> Response:
     """Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409."""
     recorder: DecisionRecorder = request.app.state.recorder
