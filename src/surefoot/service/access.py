@@ -104,7 +104,7 @@ def find_caller(database: Database, key: str) -> Caller | None:
 
 
 def digest_key(key: str) -> bytes:
-    """What the database keeps of a key."""
+    """What the database keeps of a key, or of a session that was ended."""
     # 256 random bits need no slow hash: there is nothing to guess.
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
@@ -132,48 +132,36 @@ class RateLimiter:
         return 0.0 if allowed else (1 - tokens) / self._rate
 
 
-@dataclass(frozen=True)
-class Session:
-    """A browser that the server talks to; `prefix` names the key that it signed in with."""
-
-    prefix: str
-    text: str
-    """What the cookie holds."""
-
-    @property
-    def digest(self) -> bytes:
-        """What the database keeps of a session that was ended: enough to know it again, not to use it."""
-        return hashlib.sha256(self.text.encode()).digest()
-
-
 class Sessions:
-    """Makes and reads sessions, with a key derived from the study's secret: the same in every worker, after a restart."""
+    """Makes and reads sessions, the texts of cookies, with a key derived from the study's secret: the same in every worker,
+    after a restart."""
 
     def __init__(self, secret: bytes) -> None:
         # The draws use keys that begin with "draw-": this one can never be one of them.
         self._key = hmac.digest(secret, b"dashboard sessions", hashlib.sha256)
 
-    def new(self, prefix: str = ANONYMOUS, at: float | None = None) -> Session:
+    def new(self, prefix: str = ANONYMOUS, at: float | None = None) -> str:
+        """A session of a browser; `prefix` names the key that it signed in with."""
         expires = int((time.time() if at is None else at) + SESSION_SECONDS)
         body = f"{prefix}.{expires}.{secrets.token_hex(16)}"
-        return Session(prefix, f"{body}.{self._sign('session', body)}")
+        return f"{body}.{self._sign('session', body)}"
 
-    def read(self, text: str, at: float | None = None) -> Session | None:
-        """The session of a cookie; None when it is forged, damaged or expired.
+    def read(self, session: str, at: float | None = None) -> str | None:
+        """The prefix of a session; None when it is forged, damaged or expired.
 
         >>> sessions = Sessions(b"secret")
-        >>> text = sessions.new("0123456789ab", at=1000.0).text
-        >>> sessions.read(text, at=2000.0).prefix, sessions.read(text, at=1e6), sessions.read(text[:-1] + "x")
+        >>> text = sessions.new("0123456789ab", at=1000.0)
+        >>> sessions.read(text, at=2000.0), sessions.read(text, at=1e6), sessions.read(text[:-1] + "x")
         ('0123456789ab', None, None)
         """
-        form = SESSION_FORM.fullmatch(text)
-        if form is None or not hmac.compare_digest(form[4], self._sign("session", text.rpartition(".")[0])):
+        form = SESSION_FORM.fullmatch(session)
+        if form is None or not hmac.compare_digest(form[4], self._sign("session", session.rpartition(".")[0])):
             return None
-        return Session(form[1], text) if int(form[2]) > (time.time() if at is None else at) else None
+        return form[1] if int(form[2]) > (time.time() if at is None else at) else None
 
-    def form_token(self, session: Session) -> str:
+    def form_token(self, session: str) -> str:
         """What a form of this session must send back: another site can neither read nor guess it."""
-        return self._sign("form", session.text)
+        return self._sign("form", session)
 
     def _sign(self, purpose: str, text: str) -> str:
         return hmac.new(self._key, f"{purpose}:{text}".encode(), hashlib.sha256).hexdigest()

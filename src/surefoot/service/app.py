@@ -17,7 +17,7 @@ from surefoot.service.api.requests import KeyLookups, RequestMiddleware, describ
 from surefoot.service.database.clock import now, repeat_job
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.messages import send_messages
-from surefoot.service.operations.monitoring import Metrics, RequestCounters
+from surefoot.service.operations.monitoring import Metrics
 from surefoot.service.trial.api_models import ApiError, error_body
 from surefoot.service.trial.states import context_to_state
 from surefoot.service.trial.trial import Trial, check_servable, open_trial
@@ -60,8 +60,7 @@ def create_app(trial: Trial) -> FastAPI:
     app.state.rate_limiter = RateLimiter(limits.requests_per_second)
     app.state.recorder = DecisionRecorder(trial)
     app.state.key_lookups = KeyLookups(trial.database)
-    counters = RequestCounters()
-    app.state.metrics = Metrics(trial, counters)
+    app.state.metrics = Metrics(trial)
     app.state.sign_in_limiter = RateLimiter(SIGN_INS_PER_MINUTE / 60, burst=SIGN_INS_PER_MINUTE)
     # Imports that the first request would otherwise wait for.
     context_to_state(trial.study, {}, dict.fromkeys(trial.study.derived_states, 0.0))
@@ -71,7 +70,7 @@ def create_app(trial: Trial) -> FastAPI:
     app.openapi_schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for kind in (HTTPException, RequestValidationError, *DATABASE_FAULTS):
         app.add_exception_handler(kind, _answer_error)
-    app.add_middleware(RequestMiddleware, body_bytes=1024 * limits.body_kilobytes, counters=counters)
+    app.add_middleware(RequestMiddleware, body_bytes=1024 * limits.body_kilobytes, metrics=app.state.metrics)
     return app
 
 

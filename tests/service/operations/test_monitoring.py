@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from surefoot.service import access, server
 from surefoot.service.api import requests
-from surefoot.service.operations.monitoring import FORMATTERS, make_log_settings, request_id
+from surefoot.service.operations.monitoring import LineFormatter, make_log_settings, request_id
 from tests.service.dashboard.pages import sign_in, token
 from tests.service.support.client import request
 from tests.service.support.servers import running
@@ -171,7 +171,7 @@ def test_lines_have_time_level_and_request_id():
     record.created = 1772357400.25
     mark = request_id.set("4f1c")
     try:
-        text, line = (FORMATTERS[form]().format(record) for form in ("text", "json"))
+        text, line = (LineFormatter(form).format(record) for form in ("text", "json"))
     finally:
         request_id.reset(mark)
     assert text == "2026-03-01T09:30:00.250Z ERROR surefoot.service [4f1c] the disk is full"

@@ -23,7 +23,7 @@ from starlette.concurrency import run_in_threadpool
 from surefoot.service import access
 from surefoot.service.access import Caller, RateLimiter
 from surefoot.service.database.databases import Database
-from surefoot.service.operations.monitoring import RequestCounters, request_id
+from surefoot.service.operations.monitoring import Metrics, request_id
 from surefoot.service.trial.api_models import ApiError, error_body
 
 log = logging.getLogger("surefoot.service")
@@ -87,10 +87,10 @@ HIDDEN = ("body", "query", "path", "Outcome", "Outcomes")
 class RequestMiddleware:
     """ASGI middleware; written without a framework, because every request pays for it."""
 
-    def __init__(self, app: Any, body_bytes: int, counters: RequestCounters) -> None:
+    def __init__(self, app: Any, body_bytes: int, metrics: Metrics) -> None:
         self._app = app
         self._limit = body_bytes
-        self._counters = counters
+        self._metrics = metrics
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -116,7 +116,7 @@ class RequestMiddleware:
                 timer.cancel()
             route = _name_route(scope)
             seconds = time.perf_counter() - exchange.began
-            self._counters.count(route, exchange.status, seconds)
+            self._metrics.count_request(route, exchange.status, seconds)
             if exchange.status >= 500:
                 cause = scope.get("state", {}).get("cause", "see the lines before")
                 log.error("%s %s answered %d: %s", scope["method"], route, exchange.status, cause)

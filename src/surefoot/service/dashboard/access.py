@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute
 
 from surefoot.reports.render import render
 from surefoot.service import access
-from surefoot.service.access import ANONYMOUS, Caller, Session, Sessions
+from surefoot.service.access import ANONYMOUS, Caller, Sessions
 from surefoot.service.api.requests import limit_rate
 from surefoot.service.database import clock
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
@@ -78,7 +78,7 @@ class Viewer:
 
     trial: Trial
     caller: Caller
-    session: Session
+    session: str
     token: str
     query: str
     """What the address says after its question mark."""
@@ -101,8 +101,10 @@ class Viewer:
 
     def page(self, template: str, **content: Any) -> HTMLResponse:
         settings = self.trial.settings
-        frame: dict[str, Any] = {"study": settings.title, "zone": settings.time_zone, "clock": clock.read_simulated_time()}
-        return render_page(template, link=self.link, who=self, token=self.token, **frame, **content)
+        frame: dict[str, Any] = {"study": settings.title, "clock": clock.read_simulated_time(), "who": self}
+        frame |= {"token": self.token, "link": self.link, "at": clock.now().astimezone(settings.zone)}
+        frame |= {"zone": settings.time_zone, "outcome_hours": settings.outcome_hours}
+        return render_page(template, **frame, **content)
 
 
 class Page(APIRoute):
@@ -186,14 +188,15 @@ def find_viewer(request: Request) -> Viewer:
     """Who is signed in: everybody but apps, for as long as their key is good."""
     trial: Trial = request.app.state.trial
     sessions = Sessions(trial.secret)
-    session = sessions.read(request.cookies.get(COOKIE, ""))
-    if session is None or session.prefix == ANONYMOUS:
+    session = request.cookies.get(COOKIE, "")
+    prefix = sessions.read(session)
+    if prefix is None or prefix == ANONYMOUS:
         raise RedirectError("/sign-in")
-    is_over = sa.exists().where(ended_sessions.c.digest == session.digest)
-    good = sa.select(keys.c.role, keys.c.expires_at).where(keys.c.prefix == session.prefix, keys.c.revoked_at.is_(None))
+    is_over = sa.exists().where(ended_sessions.c.digest == access.digest_key(session))
+    good = sa.select(keys.c.role, keys.c.expires_at).where(keys.c.prefix == prefix, keys.c.revoked_at.is_(None))
     with trial.database.autocommit() as connection:
         row = connection.execute(good.where(~is_over)).first()
-    caller = None if row is None else Caller(session.prefix, row.role, row.expires_at)
+    caller = None if row is None else Caller(prefix, row.role, row.expires_at)
     if caller is None or caller.role not in STAFF or caller.is_expired:
         raise RedirectError("/sign-in")
     limit_rate(request.app.state.rate_limiter, caller.prefix, TOO_OFTEN)
@@ -280,12 +283,12 @@ def format_cell(cell: Any) -> Any:
     return re.sub(FORMULA, r"'\1", cell) if isinstance(cell, str) else cell
 
 
-def set_session(request: Request, response: Response, name: str, session: Session) -> None:
+def set_session(request: Request, response: Response, name: str, session: str) -> None:
     """Only for this host, never for scripts, never sent along from another site, over TLS only where there is TLS."""
     # Anyone can send this header, but it only ever makes their own cookie stricter.
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
     age = access.SESSION_SECONDS
-    response.set_cookie(name, session.text, max_age=age, httponly=True, samesite="strict", secure=secure, path="/")
+    response.set_cookie(name, session, max_age=age, httponly=True, samesite="strict", secure=secure, path="/")
 
 
 def find_address(request: Request) -> str:
@@ -309,7 +312,7 @@ def show_sign_in(request: Request) -> Response:
     return go_to("/")
 
 
-def _ask_for_key(request: Request, session: Session, message: str, status: int = 200) -> Response:
+def _ask_for_key(request: Request, session: str, message: str, status: int = 200) -> Response:
     trial: Trial = request.app.state.trial
     token = Sessions(trial.secret).form_token(session)
     response = render_page("sign_in", status, study=trial.settings.title, token=token, message=message)
@@ -322,8 +325,8 @@ def sign_in(request: Request, fields: Fields) -> Response:
     """Exchange a key for a session."""
     trial: Trial = request.app.state.trial
     sessions = Sessions(trial.secret)
-    session = sessions.read(request.cookies.get(SIGN_IN_COOKIE, ""))
-    if session is None:
+    session = request.cookies.get(SIGN_IN_COOKIE, "")
+    if sessions.read(session) is None:
         return _ask_for_key(request, sessions.new(), "The page was open for too long. Please try again.", 403)
     check_token(sessions.form_token(session), fields)
     caller = access.find_caller(trial.database, fields.get("key", "").strip())
@@ -343,7 +346,7 @@ def sign_in(request: Request, fields: Fields) -> Response:
 @router.post("/sign-out")
 def sign_out(viewer: Sender) -> Response:
     """End the session, in this browser and on the server: its cookie is worth nothing from now on, wherever it is."""
-    row = {"digest": viewer.session.digest, "ended_at": clock.now()}
+    row = {"digest": access.digest_key(viewer.session), "ended_at": clock.now()}
     with viewer.trial.database.transaction() as connection:
         connection.execute(insert_new(connection, ended_sessions), row)
         access.record_action(connection, viewer.caller.name, "signed out")

@@ -358,14 +358,7 @@ def participants_page(viewer: TeamMember, search: ShortText = "", download: Down
     people = [person for person in everybody if search.strip().lower() in person["id"].lower()]
     if download:
         return send_csv(viewer, "participants", PARTICIPANT_COLUMNS, people)
-    return viewer.page(
-        "participants",
-        at=at.astimezone(viewer.trial.settings.zone),
-        people=people,
-        search=search,
-        everybody=len(everybody),
-        outcome_hours=viewer.trial.settings.outcome_hours,
-    )
+    return viewer.page("participants", people=people, search=search, everybody=len(everybody))
 
 
 @router.get("/participants/{participant_id}")
@@ -459,8 +452,6 @@ def adherence_page(
         span=span,
         order=order,
         participant=participant,
-        at=at,
-        outcome_hours=viewer.trial.settings.outcome_hours,
     )
 
 
@@ -471,10 +462,4 @@ def not_worn_page(viewer: TeamMember, download: Download = "") -> Response:
     people = list_unworn(viewer.trial, at)
     if download:
         return send_csv(viewer, "not-worn", UNWORN_COLUMNS, people)
-    return viewer.page(
-        "wearing",
-        at=at.astimezone(viewer.trial.settings.zone),
-        device=names_a_device(viewer.trial),
-        people=people,
-        days=LOOK_BACK.days,
-    )
+    return viewer.page("wearing", device=names_a_device(viewer.trial), people=people, days=LOOK_BACK.days)

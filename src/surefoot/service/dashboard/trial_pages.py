@@ -119,7 +119,6 @@ def overview_page(viewer: Reader, by: By = "arrived", download: Download = "") -
     words = f"{about_rates} Today: {today}; limits {limits[0]:g} to {limits[1]:g}."
     return viewer.page(
         "overview",
-        at=at.astimezone(trial.settings.zone),
         today=days[-1],
         sources=SOURCES,
         decisions_chart=draw_stacks(
@@ -129,7 +128,6 @@ def overview_page(viewer: Reader, by: By = "arrived", download: Download = "") -
         limits=limits,
         by=by,
         outcomes=count_outcomes(trial, at),
-        outcome_hours=trial.settings.outcome_hours,
         people=people,
         silent=[person for person in people if person["status"] != WITHDRAWN][:8],
         alerts=list_alerts(trial, only_open=True),

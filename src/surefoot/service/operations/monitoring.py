@@ -28,28 +28,20 @@ request_id: ContextVar[str] = ContextVar("request_id", default="-")
 """Of the request that is being answered; also in its reply, as X-Request-Id."""
 
 
-class TextFormatter(logging.Formatter):
-    """`2026-03-01T09:30:00.123Z ERROR surefoot.service [4f1c…] message`."""
+class LineFormatter(logging.Formatter):
+    """`2026-03-01T09:30:00.123Z ERROR surefoot.service [4f1c…] message`, or one JSON object a line."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self._form = form
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"{_moment(record)} {record.levelname} {record.name} [{request_id.get()}] {super().format(record)}"
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        about = {"time": _moment(record), "level": record.levelname, "logger": record.name}
-        content = {**about, "request_id": request_id.get(), "message": super().format(record)}
-        return json.dumps(content, ensure_ascii=False)
-
-
-def _moment(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}
-LEVELS = ("debug", "info", "warning", "error")
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        content = {"time": moment, "level": record.levelname, "logger": record.name}
+        content |= {"request_id": request_id.get(), "message": super().format(record)}
+        if self._form == "json":
+            return json.dumps(content, ensure_ascii=False)
+        return "{time} {level} {logger} [{request_id}] {message}".format(**content)
 
 
 def make_log_settings(form: str = "text", level: str = "info", *, access: bool = True) -> dict[str, Any]:
@@ -57,11 +49,10 @@ def make_log_settings(form: str = "text", level: str = "info", *, access: bool =
     upper = level.upper()
     loggers = {name: {"level": upper, "handlers": ["stderr"], "propagate": False} for name in ("surefoot", "uvicorn")}
     loggers["surefoot.access"] = {"level": upper if access else "WARNING", "handlers": [], "propagate": True}
-    formatter = f"{FORMATTERS[form].__module__}.{FORMATTERS[form].__qualname__}"
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"lines": {"()": formatter}},
+        "formatters": {"lines": {"()": f"{__name__}.LineFormatter", "form": form}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines", "stream": "ext://sys.stderr"}},
         "loggers": loggers,
     }
@@ -87,33 +78,33 @@ METRICS: tuple[tuple[str, str, str, sa.Select[Any]], ...] = (
 
 
 def _write_metric(name: str, kind: str, words: str, samples: Iterable[tuple[str, object]]) -> list[str]:
-    """In Prometheus' text format."""
     head = [f"# HELP surefoot_{name} {words}", f"# TYPE surefoot_{name} {kind}"]
     return [*head, *(f"surefoot_{name}{labels} {value}" for labels, value in samples)]
 
 
-class RequestCounters:
-    """Written by the worker's one event loop only, so that nothing needs a lock."""
+class Metrics:
+    """Counts of requests and of the database; of the latter at most every few seconds, because anybody may ask."""
 
-    def __init__(self) -> None:
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._lines: list[str] = []
+        self._until = 0.0
+        # Written by the worker's one event loop only, so that nothing needs a lock.
         self._answers: Counter[tuple[str, int]] = Counter()
         self._buckets = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
 
-    def count(self, route: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, status: int, seconds: float) -> None:
         """One request; `route` is the pattern of the path, so that ids are not counted apart."""
         self._answers[route, status] += 1
         self._buckets[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
 
-    def lines(self) -> list[str]:
-        """Counters of several workers are told apart by their process.
-
-        >>> counters = RequestCounters()
-        >>> counters.count("/healthz", 200, 0.004)
-        >>> [line.split("}")[-1] for line in counters.lines() if "requests_total{" in line]
-        [' 1']
-        """
+    def text(self) -> str:
+        """In Prometheus' text format; counters of several workers are told apart by their process."""
+        if time.monotonic() >= self._until:
+            self._lines = self._read_counts()
+            self._until = time.monotonic() + FRESH_SECONDS
         worker = f'worker="{os.getpid()}"'
         answers = sorted(self._answers.items())
         requests = [(f'{{{worker},route="{route}",status="{status}"}}', number) for (route, status), number in answers]
@@ -121,25 +112,10 @@ class RequestCounters:
         samples: list[tuple[str, object]] = [(f'_bucket{{{worker},le="{end}"}}', number) for end, number in ends]
         samples += [(f"_sum{{{worker}}}", f"{self._seconds:.6f}"), (f"_count{{{worker}}}", sum(self._buckets))]
         lines = _write_metric("requests_total", "counter", "Requests by route and status.", requests)
-        return lines + _write_metric("request_seconds", "histogram", "How long requests took.", samples)
+        lines += _write_metric("request_seconds", "histogram", "How long requests took.", samples)
+        return "\n".join([*self._lines, *lines]) + "\n"
 
-
-class Metrics:
-    """Counted at most every few seconds, because anybody may ask."""
-
-    def __init__(self, trial: Trial, counters: RequestCounters) -> None:
-        self._trial = trial
-        self._counters = counters
-        self._lines: list[str] = []
-        self._until = 0.0
-
-    def text(self) -> str:
-        if time.monotonic() >= self._until:
-            self._lines = self._count()
-            self._until = time.monotonic() + FRESH_SECONDS
-        return "\n".join([*self._lines, *self._counters.lines()]) + "\n"
-
-    def _count(self) -> list[str]:
+    def _read_counts(self) -> list[str]:
         lines = []
         with self._trial.database.snapshot() as connection:
             for name, kind, words, query in METRICS:
