@@ -364,24 +364,6 @@ class LogColumn:
         return times.cast(pa.timestamp("us"))
 
 
-def type_participants(cells: pa.Array) -> pa.Array:
-    """Ids in a text file: whole numbers if all are plain whole numbers (`1.0` too, `007` not), else text."""
-    if not is_text(cells.type) or cells.null_count == len(cells):
-        return cells
-    if not pc.all(pc.match_substring_regex(cells, r"^(0|-?[1-9]\d{0,17})(\.0+)?$"), min_count=0).as_py():
-        return cells
-    return pc.replace_substring_regex(cells, r"\.0+$", "").cast(pa.int64())
-
-
-def type_times(column: LogColumn) -> pa.Array:
-    """Times in a text file: numbers if all are numbers, else text."""
-    if not column.is_text or column.settings.time_format is not None:
-        return column.cells
-    plain = column.plain_numbers()
-    kinds = (pa.int64(), pa.float64())
-    return next((plain.cast(kind) for kind in kinds if first_failure(plain, kind) is None), column.cells)
-
-
 def to_microseconds(cells: pa.Array, name: str) -> pa.Array:
     """Dates and timestamps of any unit as timestamps in microseconds; those with a zone become UTC."""
     zone = cells.type.tz if pa.types.is_timestamp(cells.type) else None

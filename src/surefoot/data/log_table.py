@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from surefoot.data.file_formats import LOG_SUFFIXES, PARQUET, has_suffix, list_row_groups, read_table
@@ -23,11 +24,11 @@ from surefoot.data.log_columns import (
     LogColumn,
     Place,
     Problems,
+    first_failure,
     frame_row,
+    is_text,
     settle_missing,
     to_microseconds,
-    type_participants,
-    type_times,
     whole_array,
 )
 from surefoot.errors import InputError
@@ -181,8 +182,12 @@ class LogFile:
         return [LogFile(self.path, groups, start) for (groups, _), start in zip(sets, starts, strict=False)]
 
     @property
+    def is_parquet(self) -> bool:
+        return has_suffix(self.path, PARQUET)
+
+    @property
     def _is_large(self) -> bool:
-        return has_suffix(self.path, PARQUET) and find_size(self.path) >= SPLIT_BYTES
+        return self.is_parquet and find_size(self.path) >= SPLIT_BYTES
 
     @cached_property
     def data(self) -> bytes:
@@ -209,7 +214,7 @@ class LogFile:
     ) -> tuple[pa.Table, Place]:
         """Columns as they are (text from text files, typed from Parquet), and the names of their rows."""
         # Unless the bytes were read to hash them, only the named columns of a Parquet file are read.
-        data = self.__dict__.get("data") if has_suffix(self.path, PARQUET) else self.data
+        data = self.__dict__.get("data") if self.is_parquet else self.data
         table, name_row = read_table(self.path, data, settings, names, also, self.groups)
         if self.groups:
             return table, lambda row: name_row(self.start + row)
@@ -223,15 +228,21 @@ class LogFile:
         with name_file(self.path):
             settled = layout.settle_missing(cells)
             columns = {name: whole_array(settled[name]) for name in settled.column_names}
+            ids = columns[layout.participant]
             time = columns.get(layout.time)
-            is_typed = has_suffix(self.path, PARQUET)
             if time is not None and pa.types.is_timestamp(time.type):
                 # Files may differ in unit and zone.
                 columns[layout.time] = to_microseconds(time, layout.time)
-            elif time is not None and not is_typed:
-                columns[layout.time] = type_times(LogColumn(layout.time, time, settings=layout.settings))
-            if not is_typed:
-                columns[layout.participant] = type_participants(columns[layout.participant])
+            elif time is not None and not self.is_parquet and is_text(time.type) and layout.settings.time_format is None:
+                # Numbers if all times are.
+                plain = LogColumn(layout.time, time, settings=layout.settings).plain_numbers()
+                kind = next((kind for kind in (pa.int64(), pa.float64()) if first_failure(plain, kind) is None), None)
+                columns[layout.time] = time if kind is None else plain.cast(kind)
+            if not self.is_parquet and is_text(ids.type) and ids.null_count < len(ids):
+                # Whole numbers if all ids are plain whole numbers: 1.0 too, 007 not.
+                is_whole = pc.match_substring_regex(ids, r"^(0|-?[1-9]\d{0,17})(\.0+)?$")
+                plain = pc.replace_substring_regex(ids, r"\.0+$", "")
+                columns[layout.participant] = plain.cast(pa.int64()) if pc.all(is_whole).as_py() else ids
             return LogTable.of(pa.table(columns), layout.participant, name_row, first_row, layout.settings)
 
 

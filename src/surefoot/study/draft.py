@@ -1,7 +1,7 @@
 """A first `study.toml` from a look at the logs: guesses about the columns, with comments on what to check."""
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,15 @@ def draft_study(path: Path, **roles: str | None) -> StudyDraft:
         guesses = ColumnGuesses(table, roles, settings)
         if not guesses.state:
             raise InputError("no column is left that could be a state variable; a policy needs at least one")
-        file_lines = _list_settings(settings, detect_time_format(guesses.cells[guesses.roles["time"]]))
+        formats = detect_time_format(guesses.cells[guesses.roles["time"]])
         actions = guesses.actions
         # Whatever was guessed, the text must be a study.
-        text = _write_text(path, guesses, file_lines, actions, [])
+        text = _write_text(path, guesses, settings, formats, actions, [])
         study = Study.parse(text)
         rows = file.read(log_layout(study))
         if "probability" in guesses.roles:
             actions, convention = _choose_order(study, rows, actions)
-            text = _write_text(path, guesses, file_lines, actions, convention)
+            text = _write_text(path, guesses, settings, formats, actions, convention)
             study = Study.parse(text)
     warnings += guesses.warnings
     if actions.reason:
@@ -118,7 +118,12 @@ def _choose_reading(study: Study, rows: LogTable) -> tuple[list[str], float]:
 
 
 def _write_text(
-    path: Path, guesses: ColumnGuesses, file_lines: list[str], actions: ActionGuess, convention: list[str]
+    path: Path,
+    guesses: ColumnGuesses,
+    settings: FileSettings,
+    formats: list[str],
+    actions: ActionGuess,
+    convention: list[str],
 ) -> str:
     from surefoot.learning.methods import METHODS
 
@@ -138,10 +143,11 @@ def _write_text(
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - TOML, not HTML
     )
-    environment.filters["quote"] = quote
+    environment.filters["toml"] = _write_value
     return environment.get_template("draft.toml").render(
         file_name=quote(path.name)[1:-1],
-        file_lines=file_lines,
+        file={name: value for name, value in vars(settings).items() if value != getattr(PLAIN, name)},
+        formats=formats,
         roles=roles,
         convention=convention,
         missing=guesses.missing,
@@ -151,10 +157,9 @@ def _write_text(
             for reason, names in by_reason.items()
             for columns in ([", ".join(names)] if len(names) > MANY_COLUMNS else names)
         ],
-        states=[_describe_state(guesses.summaries[name], kind) for name, kind in guesses.state.items()],
+        states=[_describe_column(guesses.summaries[name], kind) for name, kind in guesses.state.items()],
         actions=actions,
-        codes=[quote(value) if isinstance(value, str) else spell(value) for value in actions.values or ()],
-        reward=_describe_reward(outcome),
+        reward=_describe_column(outcome),
         methods=METHODS,
         binary=binary,
         treatment=next((match[1].lower() for match in treatments if match), "treatment"),
@@ -162,48 +167,25 @@ def _write_text(
     )
 
 
-def _list_settings(settings: FileSettings, formats: list[str]) -> list[str]:
-    """The lines of `[file]`; none for a plain file."""
-    lines = []
-    for setting in fields(settings):
-        value = getattr(settings, setting.name)
-        if isinstance(value, tuple) and value:
-            lines.append(f"{setting.name} = [{', '.join(map(quote, value))}]")
-        elif value != getattr(PLAIN, setting.name):
-            lines.append(f"{setting.name} = {quote(value) if isinstance(value, str) else str(value).lower()}")
-    if len(formats) > 1:
-        lines.append(f"# Check: the times also fit {', '.join(map(quote, formats[1:]))}.")
-    return [*lines, f"time_format = {quote(formats[0])}"] if formats else lines
-
-
-def _describe_state(column: ColumnSummary, kind: VariableKind) -> list[str]:
-    """The lines of a section `[state.NAME]`."""
-    is_bare = re.fullmatch(r"[A-Za-z0-9_-]+", column.name) is not None
-    lines = [f"[state.{column.name if is_bare else quote(column.name)}]", f"kind = {quote(kind.name)}"]
-    doubtful = [quote(level) for level in kind.levels if level.lower() in MISSING_ANSWERS]
-    lines += [f"# Check: {level} counts as a level; write missing = [{level}] if it does not." for level in doubtful]
-    return lines + _describe_missing(column) + kind.draft(column.without(list_codes(column)))
-
-
-def _describe_missing(column: ColumnSummary) -> list[str]:
-    """Lines on missing values, and on numbers that seem to stand for them."""
-    lines = [f"# missing in {column.missing:,} rows"] if column.missing else []
+def _describe_column(column: ColumnSummary, kind: VariableKind | None = None) -> dict[str, Any]:
+    """What the study says about a state variable, or about the reward, which has no kind."""
     codes = list_codes(column)
-    if codes:
-        listed = ", ".join(f"{code:g}" for code in codes)
-        rows = column.without(codes).missing - column.missing
-        lines += [f"# Check: {listed} in {rows:,} rows, apart from everything else, seems to stand for missing."]
-        lines += [f"missing = [{listed}]"]
-    return lines
+    cleaned = column.without(codes)
+    is_bare = re.fullmatch(r"[A-Za-z0-9_-]+", column.name) is not None
+    levels = () if kind is None else kind.levels
+    return {
+        "name": column.name if is_bare else quote(column.name),
+        "kind": kind,
+        "doubtful": [level for level in levels if level.lower() in MISSING_ANSWERS],
+        "missing": column.missing,
+        "codes": ", ".join(map(spell, codes)),
+        "code_rows": cleaned.missing - column.missing,
+        "cleaned": cleaned,
+    }
 
 
-def _describe_reward(column: ColumnSummary) -> list[str]:
-    lines = _describe_missing(column)
-    column = column.without(list_codes(column))
-    values = column.numbers
-    if values is not None and values.size > 2:
-        skewness = column.shape()[2]
-        lines.append(f"# seen from {values.min():g} to {values.max():g}, skewness {skewness:.1f}")
-        if skewness > 2 and values.min() >= 0:
-            lines.append("# Check: so skewed a reward fits badly with a cap made for symmetric noise; try the logarithm.")
-    return lines
+def _write_value(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_write_value, value))}]"
+    return quote(value) if isinstance(value, str) else spell(value)
