@@ -1,4 +1,4 @@
-"""The model of HeartSteps V1 as pilot: its family, its checks, its effect after the actions were drawn anew, its speed."""
+"""The model of HeartSteps V1 as pilot: its kind of outcome, its effects, its checks, its speed."""
 
 import sys
 import time
@@ -13,13 +13,10 @@ def main(path):
     pilot = parse_logs(found.study, LogTable.of(found.frame, "participant"))
     began = time.process_time()
     model = sf.rehearsal.fit_pilot(pilot, found.study, per_day=5)
-    print(f"{model}, fitted in {time.process_time() - began:.1f} CPU s; {model.choice.log_likelihood}")
-    effect = sf.rehearsal.estimate_pilot_effect(pilot, found.study, redraws=200, seed=1)
-    inside = sum(abs(estimate) <= 2 * error for estimate, error in effect.null) / len(effect.null)
-    mean, error = effect.null_mean
-    print(f"effect {effect.estimate:.3f} ({effect.standard_error:.3f})")
-    print(f"drawn anew: {mean:.3f} ({error:.3f}), {inside:.0%} within two standard errors of 0")
-    print(sf.rehearsal.check_pilot_model(model, pilot, environment=effect.environment).summary())
+    print(f"{model}, fitted in {time.process_time() - began:.1f} CPU s")
+    print(f"effect at once {model.effects.now}, of earlier prompts {model.effects.later}")
+    checks = sf.rehearsal.check_pilot_model(model)
+    print(checks, *checks.differences, sep="\n")
     began = time.process_time()
     people = model.draw_people(50, seed=range(100))
     drawn = time.process_time()

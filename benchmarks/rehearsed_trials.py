@@ -88,7 +88,7 @@ def show_costs(options, design=""):
 def measure_speed(options):
     """CPU seconds of 100 trials of 50 × 210, weekly `ro-saccb`, with the primary analysis."""
     pilot, study = read_pilot(options.pilot)
-    model = sf.rehearsal.fit_pilot(pilot, study, per_day=5).in_environment(sf.rehearsal.standardised_effect(0.2))
+    model = sf.rehearsal.fit_pilot(pilot, study, per_day=5).in_environment(sf.rehearsal.Environment(effect=0.2))
     seeds = list(range(100))
     for pooling, screen in (("all", "true"), ("all", "false"), ("person", "true")):
         candidate = sf.rehearsal.Candidate.with_method(study, MethodChoice(name="ro-saccb", pooling=pooling))

@@ -72,11 +72,6 @@ def when_free(name):
     return lambda row: row[name] if row["participant"] < "3" else ""
 
 
-def one_day():
-    spoil_pilot(lambda row: row[1] in "01", reward=lambda row: row["reward"].lstrip("-"))()
-    write("plan.toml", "[design]\nper_day = 2\n")()
-
-
 SIZE = ("size", "--days", "10", "--per-day", "4", "--effect", "500", "--pilot", "one.csv", "--study", "study.toml")
 MISTAKES = [
     Mistake(
@@ -280,11 +275,6 @@ MISTAKES = [
         "the pilot's 'weather' is not known at any decision point, so its changes over time cannot be learned; leave it out of [state], give a longer pilot, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
-        "rehearse with a pilot of one day",
-        command("rehearse", "one.csv", "--plan", "plan.toml", before=one_day),
-        "the pilot's outcomes lie on one day, and families of outcomes are compared on days held out; give a longer pilot, name one of ['normal', 'log-normal'] in the plan ([people] outcome = \"normal\"), or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
-    ),
-    Mistake(
         "rehearse with a pilot whose outcome is coded 1 and 2",
         command("rehearse", "one.csv", before=spoil_pilot(reward=lambda row: "2" if row["weather"] > "0" else "1")),
         "the pilot's outcome has only the values 1 and 2, and no family suits it; code it as 0 and 1",
@@ -357,6 +347,16 @@ MISTAKES = [
         "rehearse into a folder that holds something else",
         command("rehearse", "logs.csv", "--out", "pages", before=lambda: (folder("pages")(), write("pages/letter.txt")())),
         "pages: exists, but is not a rehearsal; choose another folder with --out",
+    ),
+    Mistake(
+        "rehearse --score with a folder that holds no rehearsal",
+        command("rehearse", "--score", "pages", "logs.csv", before=folder("pages")),
+        "pages/answers.json: is no result of a rehearsal; rehearse with --out pages first",
+    ),
+    Mistake(
+        "rehearse --score without the trial",
+        command("rehearse", "--score", "pages"),
+        "--score pages needs the trial's decisions; write surefoot rehearse --score pages decisions.csv",
     ),
     Mistake(
         "rehearse --engine gpu",

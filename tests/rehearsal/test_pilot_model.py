@@ -21,13 +21,28 @@ def model():
     return sf.rehearsal.fit_pilot(read_frame(make_frame(), study), study)
 
 
-def test_the_family_is_found_and_only_what_moves_is_modelled(model):
-    assert model.choice.name in ("hurdle", "zero-inflated count")
-    assert set(model.choice.log_likelihood) == {"normal", "hurdle", "zero-inflated count"}
+def test_the_kind_of_outcome_is_found_and_only_what_moves_responds(model):
+    assert model.outcome.family == "zeros"
     assert model.state_names == ("mood", "place=home", "place=work", "weekend", "alone", "dose")
-    assert [name for kind, name in model.components if kind == "gap"] == ["mood"]
-    assert model.step == 1
-    assert "outcome='" in repr(model)
+    assert model.effects.states.response[0, 1:4].tolist() == [0, 0, 0]
+    assert "outcome='zeros'" in repr(model)
+
+
+@pytest.mark.parametrize("environment", [sf.rehearsal.PILOT_EFFECT, sf.rehearsal.Environment(pilot=True, carry_over="none")])
+def test_with_the_pilots_own_prompts_everybody_lives_through_the_pilot_again(model, environment):
+    """Nothing is counted twice: what the effects take out of the pilot they put in again."""
+    simulation = model.in_environment(environment).start(seed=1)
+    for t in range(90):
+        simulation.step(model.people.sent[None, :, t].astype(int), np.full((1, 30), 0.5))
+    known = ~np.isnan(model.people.reward)
+    assert_allclose(simulation.rewards[0][known], model.people.reward[known], atol=1.0)  # rounded by chance
+    assert (simulation.rewards[0][known] == 0).tolist() == (model.people.reward[known] == 0).tolist()
+    assert_array_equal(np.isnan(simulation.reported[0]), ~known)
+    assert_array_equal(simulation.available[0], model.people.available)
+    mood = simulation.states[0, ..., 0]
+    assert_array_equal(np.isnan(mood), np.isnan(model.people.states[0]))
+    assert np.nanquantile(np.abs(mood - model.people.states[0]), 0.99) < 0.03
+    assert_array_equal(simulation.states[0, ..., 1:5], np.moveaxis(model.people.states[1:], 0, -1))
 
 
 def test_pieces_equal_the_whole_to_the_bit(model):
@@ -47,8 +62,8 @@ def test_a_person_is_the_same_in_any_company(model):
     assert_array_equal(one.reward, other.reward[:60])
     assert_array_equal(one.state, other.state[:60])
     part = many.of(slice(1, 3), NUMPY)
-    one, other = (people.components["mark", "available"].coefficients.individual for people in (part, many))
-    assert_array_equal(one, other[:, 1:3])
+    assert_array_equal(part.person, many.person[1:3])
+    assert_array_equal(part.deviation, many.deviation[:, 1:3])
 
 
 def test_replicates_with_people_of_their_own_equal_each_alone(model):
@@ -151,7 +166,7 @@ def test_several_actions_are_simulated():
     frame = make_frame(10, 60)
     frame["action"] = np.where(frame["action"] > 0, 1 + np.arange(600) % 2, 0)
     frame["probability"] = np.where(frame["action"] > 0, 0.25, 0.5)
-    found = sf.rehearsal.fit_pilot(read_frame(frame, several), several, outcome="hurdle")
+    found = sf.rehearsal.fit_pilot(read_frame(frame, several), several)
     logs = found.collect(sf.policies.coin(3), decision_points=20, seed=1)
     assert set(np.unique(logs.action)) == {0, 1, 2}
 
@@ -162,7 +177,7 @@ def test_clock_times_are_slots_of_the_day():
     frame = make_frame(6, 60, seed=2)
     frame["time"] = np.tile(day + clock.astype("timedelta64[s]"), 6)
     stamped = sf.Study.parse(STUDY.replace("day_boundary = 3", 'day_boundary = "04:00"'))
-    found = sf.rehearsal.fit_pilot(read_frame(frame, stamped), stamped, outcome="hurdle")
-    assert found.clock.per_day == 3
-    counted = sf.rehearsal.fit_pilot(read_frame(make_frame(6, 60, seed=2), study), study, outcome="hurdle")
-    assert_allclose(found.family.chance.population, counted.family.chance.population)
+    found = sf.rehearsal.fit_pilot(read_frame(frame, stamped), stamped)
+    assert found.per_day == 3
+    counted = sf.rehearsal.fit_pilot(read_frame(make_frame(6, 60, seed=2), study), study)
+    assert_allclose(found.effects.now, counted.effects.now)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import surefoot as sf
-from surefoot.rehearsal.pilot_fit import PilotEffect
 from surefoot.rehearsal.plan import RehearsalPlan
 from surefoot.rehearsal.rehearsal import make_manifest
 
@@ -18,9 +17,18 @@ STUDY = sf.Study.parse(
 def test_without_a_plan_there_are_defaults():
     plan = RehearsalPlan()
     assert [one.name for one in plan.list_candidates(STUDY)] == ["coin", "never", "always", "saccb"]
-    assert [one.name for one in plan.list_environments(None)] == ["no effect", "effect 0.2", "effect 0.2, costs later"]
-    effect = PilotEffect(1.0, 0.5, 0.2, 2.0)
-    assert [one.name for one in plan.list_environments(effect)][1] == "the pilot's effect"
+    assert titles(plan.list_environments(has_pilot=False)) == ["no effect", "effect 0.2", "effect 0.2, costs later"]
+    assert titles(plan.list_environments(has_pilot=True)) == ["no effect", "the pilot's effect"]
+
+
+def test_where_the_pilot_cannot_tell_the_range_is_rehearsed():
+    names = titles(RehearsalPlan().list_environments(has_pilot=True, is_unclear=True))
+    later = ("", ", nothing later", ", least later", ", most later")
+    assert names == ["no effect", *(f"the pilot's effect{words}" for words in later)]
+
+
+def titles(environments):
+    return [environment.title for environment in environments]
 
 
 def test_candidates_are_methods_with_the_studys_pooling_or_as_they_are_written():
@@ -40,7 +48,7 @@ def test_the_plan_of_the_docs_is_one():
     page = (Path(__file__).parents[2] / "docs" / "rehearsal.md").read_text(encoding="utf-8")
     plan = RehearsalPlan.parse(page.split('title="rehearsal.toml"\n')[1].split("```")[0])
     assert [one.name for one in plan.list_candidates(STUDY)][3:] == ["fixed 0.3", "saccb", "hb-ahead", "generous"]
-    assert len(plan.list_environments(PilotEffect(1.0, 0.5, 0.2, 2.0))) == 3
+    assert len(plan.list_environments(has_pilot=True)) == 3
     written = {name for name in RehearsalPlan.model_fields if name in plan.model_fields_set}
     assert written == set(RehearsalPlan.model_fields)
 
@@ -50,11 +58,12 @@ def test_effects_combine():
         "[[environment]]\neffect = 0.3\npeople_differ = 0.5\nhalf_life = 14\nburden = { baseline = 0.05 }\n"
         '[[environment]]\nname = "as in the pilot"\npilot = true\nhalf_life = 7'
     )
-    null, made, pilot = plan.list_environments(PilotEffect(1.0, 0.5, 0.2, 2.0))
-    assert null.effects == ()
-    assert made.describe() == "effects: standardised, people differ, fading, burden"
-    assert (pilot.name, pilot.describe(), pilot.feels_dose) == ("as in the pilot", "effects: imputed, fading", True)
-    assert (pilot.varies_by_trial, made.varies_by_trial) == (True, False)
+    null, made, pilot = plan.list_environments(has_pilot=True)
+    assert (null.is_null, made.is_null, pilot.is_null) == (True, False, False)
+    assert made.title == "effect 0.3, people differ, fading, burden"
+    assert made.burden.baseline == 0.05
+    assert (pilot.title, pilot.half_life) == ("as in the pilot", 7)
+    assert (pilot.is_drawn, made.is_drawn) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +102,11 @@ def test_wrong_candidates_are_refused(text, message):
 
 def test_a_pilots_effect_needs_a_pilot():
     with pytest.raises(sf.InputError, match="needs a pilot; write effect"):
-        RehearsalPlan.parse("[[environment]]\npilot = true").list_environments(None)
+        RehearsalPlan.parse("[[environment]]\npilot = true").list_environments(has_pilot=False)
     with pytest.raises(sf.InputError, match=r"two environments are called 'effect 0\.2'"):
-        RehearsalPlan.parse("[[environment]]\neffect = 0.2\n[[environment]]\neffect = 0.2").list_environments(None)
+        RehearsalPlan.parse("[[environment]]\neffect = 0.2\n[[environment]]\neffect = 0.2").list_environments(
+            has_pilot=False
+        )
 
 
 def test_the_key_depends_on_all_but_the_number_of_trials():

@@ -7,13 +7,13 @@ from scipy import stats
 from surefoot import Study
 from surefoot.rehearsal import NO_EFFECT, Candidate, CandidateAnswers
 from surefoot.rehearsal.plan import COIN, NEVER, SafetyRule
-from surefoot.rehearsal.recommendation import NONE, compare_pairs, recommend, recommend_overall
+from surefoot.rehearsal.recommendation import NONE, Uncertainty, recommend, recommend_overall
 
 RULE = SafetyRule()
 TRIALS = 60
 
 
-def make_answers(rng, trials=40, *, candidate="mine", shift=0.0, is_null=False, same_truth=True, **changes):
+def make_answers(rng, trials=40, *, candidate="mine", shift=0.0, is_null=False, drawn=None, people=0, **changes):
     values = {
         name: rng.random(trials)
         for name in (*("outcome", "lower_quarter", "sent", "sent_low", "sent_high", "regret", "effective_share"),
@@ -23,7 +23,7 @@ def make_answers(rng, trials=40, *, candidate="mine", shift=0.0, is_null=False, 
     values |= {"harmed": np.zeros(trials), "updates_done": np.full(trials, 3.0), "updates_refused": np.ones(trials)}
     values |= {"p_value": rng.random(trials), "estimate": rng.normal(size=trials), "standard_error": 1 + rng.random(trials)}
     values |= {"outcome_by_day": rng.random((trials, 3)), "sent_by_day": rng.random((trials, 3))}
-    return CandidateAnswers("here", candidate, None, 0.05, is_null, same_truth, values | changes)
+    return CandidateAnswers("here", candidate, None, 0.05, is_null, values | changes, drawn or {}, Uncertainty(people))
 
 
 def test_a_mean_has_students_interval():
@@ -63,10 +63,6 @@ def test_honesty_is_the_spread_over_the_mean_error_with_a_literal_jackknife():
     assert one.honesty.standard_error == pytest.approx(expected)
 
 
-def test_honesty_is_not_asked_where_the_truth_differs_between_trials():
-    assert np.isnan(make_answers(np.random.default_rng(4), same_truth=False).honesty.value)
-
-
 def test_honest_errors_give_one():
     rng = np.random.default_rng(5)
     one = make_answers(rng, 4000, estimate=rng.normal(0, 2, 4000), standard_error=np.full(4000, 2.0))
@@ -78,13 +74,14 @@ def test_refused_updates_are_a_share_of_those_with_a_policy():
 
 
 def test_blocks_are_joined_in_their_order():
-    first = {"outcome": [1.0, 2.0], "no_analysis": ["", "why"], "refused_by": [["rate"], []]}
-    second = {"outcome": [3.0], "no_analysis": ["why"], "refused_by": [["influence", "rate"]]}
+    first = {"outcome": [1.0, 2.0], "no_analysis": ["", "why"], "refused_by": [["rate"], []], "failures": ["", "x"]}
+    second = {"outcome": [3.0], "no_analysis": ["why"], "refused_by": [["influence", "rate"]], "failures": ["x"]}
     candidate = Candidate.fixed(Study.parse('[columns]\nparticipant = "p"\ntime = "t"\n[state.mood]'), 0.5, "a")
-    found = CandidateAnswers.join(NO_EFFECT, candidate, 0.05, [{"a": first}, {"a": second}])
+    found = CandidateAnswers.join(NO_EFFECT, candidate, 0.05, Uncertainty(), [{"a": first}, {"a": second}])
     assert found.values["outcome"].tolist() == [1, 2, 3]
     assert found.reasons == ("why",)
     assert found.refusals == {"rate": 2, "influence": 1}
+    assert found.failures == ("x",)
 
 
 def cells(*, is_null=False, **candidates):
@@ -159,18 +156,47 @@ def test_never_is_said_to_be_better_where_it_is():
     assert "Sending nothing is better than a coin here, by 0.3" in recommend(made, null("mine"), RULE).reason
 
 
-def test_intervals_hold_for_all_comparisons_together():
-    values = np.random.default_rng(2).normal(size=30)
-    low, high = stats.t.interval(1 - 0.05 / 4, 29, values.mean(), stats.sem(values))
-    found = compare_pairs(values, 4)
-    assert (found.low, found.high) == pytest.approx((low, high))
+def test_the_pilots_uncertainty_is_in_every_interval_and_the_simulations_apart():
+    rng = np.random.default_rng(2)
+    values = rng.normal(1, 0.1, TRIALS)
+    drawn = values + rng.normal(0, 2, TRIALS)
+    answers = make_answers(rng, TRIALS, over_coin=values, drawn={"over_coin": drawn}, people=9)
+    interval = answers.mean("over_coin")
+    simulated = values.std(ddof=1) / np.sqrt(TRIALS)
+    assert answers.simulation_error("over_coin") == pytest.approx(simulated)
+    assert interval.standard_error == pytest.approx(np.hypot(simulated, (drawn - values).std(ddof=1)))
+    degrees = 1 / (1 / 8 + 1 / (TRIALS - 1))
+    assert interval.high - interval.value == pytest.approx(stats.t.ppf(0.975, degrees) * interval.standard_error)
+    assert answers.lower_limit("over_coin") < 0 < interval.value
+
+
+def test_power_is_as_uncertain_as_the_effect_in_the_pilot():
+    rng = np.random.default_rng(3)
+    given = {"estimate": np.full(40, 2.0), "standard_error": np.full(40, 0.5), "p_value": np.full(40, 0.001)}
+    sure = make_answers(rng, **given)
+    unsure = make_answers(rng, **given, drawn={"estimate": rng.normal(2.0, 1.0, 40)}, people=9)
+    assert sure.rejections.low > 0.9
+    assert unsure.rejections.low == pytest.approx(0.05, abs=0.01)
 
 
 def test_over_all_a_candidate_must_be_safe_everywhere():
     fine = recommend(cells(mine=(0.5, {}), other=(0.3, {})), null("mine", "other"), RULE)
     bad = recommend(cells(mine=(-0.5, {}), other=(0.0, {})), null("mine", "other"), RULE)
     assert fine.candidate == "mine"
-    assert recommend_overall([fine], 1.0).candidate == "mine"
-    both = recommend_overall([fine, bad], 1.0)
+    assert recommend_overall([fine], 1.0, ()).candidate == "mine"
+    both = recommend_overall([fine, bad], 1.0, ())
     assert both.candidate is None
     assert "not safe in another" in both.reason
+
+
+def test_a_model_that_does_not_show_the_pilots_effects_stops_a_recommendation():
+    fine = recommend(cells(mine=(0.5, {})), null("mine"), RULE)
+    stopped = recommend_overall([fine], 1.0, ["tired: response 1 later: 0.45 in the pilot, 0.1 simulated"])
+    assert stopped.candidate is None
+    assert "the model is unsafe" in stopped.reason
+
+
+def test_the_ends_of_what_comes_later_are_not_judged():
+    fine = recommend(cells(mine=(0.5, {})), null("mine"), RULE)
+    end = recommend(cells(mine=(-0.5, {})), null("mine"), RULE, is_judged=False)
+    assert recommend_overall([fine, end], 1.0, ()).candidate == "mine"

@@ -84,8 +84,8 @@ def found():
 
 def test_two_candidates_that_are_the_same_differ_by_exactly_nothing(found):
     for cells in found.answers.values():
-        assert (cells["one"].minus(cells["two"]) == 0).all()
-        assert (cells["coin"].minus(cells["fixed 0.5"]) == 0).all()
+        assert cells["one"].minus(cells["two"]).value == 0
+        assert cells["coin"].minus(cells["fixed 0.5"]).value == 0
         assert (cells["coin"].values["over_coin"] == 0).all()
         assert (cells["never"].values["over_never"] == 0).all()
         np.testing.assert_array_equal(cells["one"].values["p_value"], cells["two"].values["p_value"])
@@ -105,7 +105,7 @@ def test_where_prompts_help_always_earns_more_than_a_coin_and_never_less(found):
     assert cells["always"].mean("over_coin").low > 0 > cells["never"].mean("over_coin").high
     assert cells["always"].mean("sent").value == 1
     assert cells["best fixed"].sends == 1
-    assert (cells["always"].values["regret"] >= 0).all()
+    assert (cells["always"].values["regret"] == 0).all()
 
 
 def test_with_the_same_seed_everything_is_the_same_whatever_the_blocks(found):
@@ -154,7 +154,9 @@ def test_a_rehearsal_shows_itself(found, tmp_path):
     assert len(data["answers"]) == 2 * 7
     assert data["manifest"]["plan"]["keys"]["seed"] == 0
     frame = found.to_frame()
-    assert {"environment", "candidate", "outcome", "outcome_error", "rejections_error"} <= set(frame.column_names)
+    assert {"environment", "candidate", "outcome", "outcome_lower", "outcome_simulation_error", "rejections_upper"} <= set(
+        frame.column_names
+    )
 
 
 def test_engines_that_are_not_there_are_refused():

@@ -7,14 +7,12 @@ import pytest
 
 import surefoot as sf
 from surefoot.effects.study_effects import estimate_primary_effect, plan_primary_effect
-from surefoot.rehearsal import Burden, TrialDesign, standardised_effect
-from surefoot.rehearsal.trial_blocks import analyse_trial, run_best, summarise_trial
+from surefoot.rehearsal import TrialDesign
+from surefoot.rehearsal.trial_blocks import analyse_trial, summarise_trial
 from surefoot.rehearsal.trial_run import DECIDERS, UpdateRecord, run_trials
 from tests.rehearsal.trial_records import make_record
 
 STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n[effects]\ncontrols = ["s1"]'
-
-RANGES = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.mood]\nrange = [0, 10]\n[reward]\nrange = [0, 100]'
 
 
 def summarise(record, never, coin, best, harm=0.1):
@@ -122,16 +120,3 @@ def test_logs_of_a_trial_hold_the_probabilities_that_were_used_whatever_the_desi
     candidate = sf.rehearsal.Candidate.fixed(study, 0.3)
     logs = run_trials(sf.simulators.HeartSteps(3), candidate, design, seeds=[1])[0].logs
     np.testing.assert_allclose(logs.probability, np.where(logs.action == 1, 0.3, 0.7))
-
-
-def test_the_planned_policy_earns_more_than_any_fixed_probability_where_prompts_cost_later():
-    model = sf.rehearsal.from_study(sf.Study.parse(RANGES), participants=10, seed=1, per_day=5, availability=0.8)
-    tiring = model.in_environment(standardised_effect(0.4, Burden(response=0.2, baseline=0.04)))
-    seeds = list(range(4))
-    people = tiring.draw_people(30, seed=seeds)
-    planned = run_best(people, TrialDesign(participants=30, days=8), seeds).mean()
-    fixed = [
-        people.start(seed=seeds).advance(sf.policies.fixed([1 - send, send]), 40).rewards.mean()
-        for send in (0, 0.2, 0.4, 0.6, 0.8, 1)
-    ]
-    assert planned > max(fixed)

@@ -127,11 +127,13 @@ def _parse_moderator(text: str) -> Moderator:
 
 REHEARSE_EXAMPLES = """**Examples**
 
-    surefoot rehearse pilot.csv --trials 100 --html rehearsal.html
+    surefoot rehearse pilot.csv --html rehearsal.html
 
-    surefoot rehearse pilot.csv --plan rehearsal.toml --trials 1000
+    surefoot rehearse pilot.csv --plan rehearsal.toml --trials 400 --out rehearsal
 
     surefoot rehearse --plan rehearsal.toml --json    # without a pilot: from the study's ranges
+
+    surefoot rehearse --score rehearsal decisions.csv    # after the trial: was it as rehearsed?
 """
 
 
@@ -141,31 +143,46 @@ def rehearse(
     study: StudyFile = STUDY,
     plan: Annotated[Path | None, typer.Option(help="Design, candidates, environments (docs/rehearsal.md).")] = None,
     trials: Annotated[int | None, typer.Option(help="Simulated trials of each environment, instead of the plan's.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for finished blocks, answers and manifest.")] = Path("rehearsal"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for finished blocks, answers and manifest; nothing is written without it.")
+    ] = None,
     jobs: Jobs = 0,
     engine: Annotated[str, typer.Option(help="`processes` on this machine, or `dask` (a cluster).")] = "processes",
     scheduler: Scheduler = None,
+    score: Annotated[Path | None, typer.Option(help="A rehearsal's folder, to compare with the trial's export.")] = None,
     html: HtmlFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate the trial with every candidate in several environments, and report which is safely better than a coin.
 
-    After an interruption the same command continues where it stopped; with more --trials it adds to the finished ones.
+    The default is a first look of about a minute. With --out the same command continues after an interruption, and with more
+    --trials it adds to the finished ones.
     """
     from surefoot.experiments.engine import UnitProgress
-    from surefoot.rehearsal import rehearse
+    from surefoot.rehearsal import rehearse, score_rehearsal
 
+    if score is not None:
+        if pilot is None:
+            raise InputError(
+                f"--score {score} needs the trial's decisions; write surefoot rehearse --score {score} decisions.csv"
+            )
+        scored = score_rehearsal(score, pilot, study)
+        show_result(scored, scored.to_dict() if as_json else None, html, source=name_source(pilot, study))
+        return
+    typer.echo("rehearse: reading the pilot and fitting its people and effects", err=True)
     options: dict[str, Any] = {"trials": trials, "folder": out, "jobs": jobs, "engine": engine, "scheduler": scheduler}
     try:
         with print_fit_warnings():
             rehearsal = rehearse(pilot, study, plan, progress=UnitProgress("rehearse"), **options)
     except KeyboardInterrupt:
-        typer.echo(INTERRUPTED, err=True)
+        typer.echo(INTERRUPTED if out is not None else "Interrupted. With --out finished parts are kept.", err=True)
         raise
-    rehearsal.save(out)
+    if out is not None:
+        rehearsal.save(out)
     source = name_source(pilot or Path("no pilot"), study) + (f", planned by {plan.name}" if plan is not None else "")
     show_result(rehearsal, rehearsal.to_dict() if as_json else None, html, source=source)
-    typer.echo(f"Written: {out}/ (answers.json, table.md, manifest.json)", err=True)
+    if out is not None:
+        typer.echo(f"Written: {out}/ (answers.json, table.md, manifest.json)", err=True)
 
 
 REPRODUCE_EXAMPLES = """Examples:

@@ -1,4 +1,4 @@
-"""A pilot as arrays: everybody's decision points side by side, with the features that a model of them uses."""
+"""A pilot as arrays: everybody's decision points side by side."""
 
 from __future__ import annotations
 
@@ -9,57 +9,79 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from surefoot.data.derived_states import DAY_SECONDS, count_moments
+from surefoot.data.log_columns import Problems
 from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
-from surefoot.rehearsal.pooled_regression import ScoreTable
 from surefoot.study import Study, StudyLogs
+from surefoot.study.log_reader import transform_reward
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
 NO_PILOT = "rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)"
 """The remedy where a pilot says too little."""
-DOSE_DISCOUNT = 0.9
-"""The share of the dose of prompts that is left one decision point later."""
-MOST_SLOTS = 8
-"""Up to this number of decision points a day each has a level; more are described by two waves."""
+PILE = 0.02
+"""A value with more than this share of all is a pile, with an interval of scores."""
+MOST_VALUES = 400
+WIDEST_SCORE = 6.0
+GRID = 4801
+"""Scores are looked up within ± the widest, on a grid of this size."""
 
 
-@dataclass(frozen=True)
-class StudyClock:
-    """Features of decision point t: the time of day, as levels against the first or as waves, and the day."""
+@dataclass(frozen=True, eq=False)
+class ScoreTable:
+    """Normal scores z = Φ⁻¹(F(x)) with F the empirical distribution, linear between its values, and back."""
 
-    per_day: int
-    middle: float
-    """The day that counts as 0, …"""
-    width: float
-    """… and the number of days that count as 1."""
+    values: Floats
+    """Sorted and different, (m,)."""
+    low: Floats
+    """The scores at which a value begins …, (m,)."""
+    high: Floats
+    """… and ends."""
 
     @classmethod
-    def of_length(cls, per_day: int, points: int) -> StudyClock:
-        """For a study with this number of decision points."""
-        days = max((points - 1) // per_day, 1)
-        return cls(per_day, days / 2, max(days / 3.5, 1.0))
+    def of_values(cls, values: Floats) -> ScoreTable:
+        """Of all values that are not missing; of many values with the same piles and fewer quantiles in between."""
+        distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+        weights = counts / counts.sum()
+        if len(distinct) > MOST_VALUES:
+            piled = weights > PILE
+            share = weights[~piled].sum()
+            reached = (np.cumsum(weights[~piled]) - weights[~piled] / 2) / share
+            thinned = np.interp((np.arange(MOST_VALUES) + 0.5) / MOST_VALUES, reached, distinct[~piled])
+            distinct = np.concatenate([distinct[piled], thinned])
+            order = np.argsort(distinct, kind="stable")
+            distinct = distinct[order]
+            weights = np.concatenate([weights[piled], np.full(MOST_VALUES, share / MOST_VALUES)])[order]
+        share = np.concatenate([[0.0], np.cumsum(weights)]).clip(0, 1)
+        middle = ndtri((share[:-1] + share[1:]) / 2)
+        pile = weights > PILE
+        return cls(distinct, np.where(pile, ndtri(share[:-1]), middle), np.where(pile, ndtri(share[1:]), middle))
 
-    @property
-    def size(self) -> int:
-        return 1 + (self.per_day - 1 if self.per_day <= MOST_SLOTS else 4)
+    @cached_property
+    def _grid(self) -> Floats:
+        """Values at evenly spaced scores: a lookup is ten times as fast as interpolation, and never mixes a pile with its
+        neighbour."""
+        knots = np.column_stack([self.low, self.high]).clip(-9, 9).ravel()
+        return np.asarray(np.interp(np.linspace(-WIDEST_SCORE, WIDEST_SCORE, GRID), knots, np.repeat(self.values, 2)))
 
-    def day(self, time: Floats) -> Floats:
-        """Days since the first decision point."""
-        return np.asarray(np.floor(time / self.per_day))
+    def to_values(self, scores: Floats) -> Floats:
+        """The values of scores; no value lies outside those that were seen."""
+        position = ((scores + WIDEST_SCORE) * ((GRID - 1) / (2 * WIDEST_SCORE)) + 0.5).clip(0, GRID - 1)
+        return self._grid[position.astype(np.int64)]
 
-    def features(self, time: Floats, slot: NDArray[np.int64] | None = None) -> Floats:
-        """(size, *time); the slot follows from the time unless it is given."""
-        slots = np.asarray(time % self.per_day if slot is None else slot)
-        if self.per_day <= MOST_SLOTS:
-            columns = [(slots == number).astype(np.float64) for number in range(1, self.per_day)]
-        else:
-            turn = 2 * np.pi * slots / self.per_day
-            columns = [np.cos(turn), np.sin(turn), np.cos(2 * turn), np.sin(2 * turn)]
-        return np.stack([*columns, (self.day(time) - self.middle) / self.width])
+    def to_scores(self, values: Floats, uniform: Floats) -> Floats:
+        """The scores of values; within a pile they are spread by uniform numbers of the same shape."""
+        known = np.nan_to_num(values)
+        position = np.searchsorted(self.values, known).clip(0, len(self.values) - 1)
+        piled = (self.values[position] == known) & (self.high[position] > self.low[position])
+        below = ndtr(self.low[position])
+        within = ndtri((below + uniform * (ndtr(self.high[position]) - below)).clip(1e-9, 1 - 1e-9))
+        between = np.interp(known, self.values, ndtri((ndtr(self.low) + ndtr(self.high)) / 2))
+        return np.where(np.isnan(values), np.nan, np.where(piled, within, between))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,20 +93,21 @@ class PilotArrays:
     present: Marks
     """False where padded."""
     state: Floats
-    """(people, decision points, state columns), NaN where missing."""
+    """(people, decision points, state columns) as the study scales them, NaN where missing."""
+    recorded: Floats
+    """The same before the screen: artefacts as they were recorded."""
     available: Marks
-    action: NDArray[np.int64]
+    sent: Floats
+    """1 for any action but the first."""
     probability: Floats
-    """Of sending anything."""
-    outcome: Floats
-    """As measured, NaN where missing."""
+    """Of sending anything; 0 for people who are not available."""
     reward: Floats
-    """As optimised."""
+    """As optimised, NaN where missing."""
+    recorded_reward: Floats
+    """The same before the screen."""
     slot: NDArray[np.int64]
     """The decision point's number in its day."""
-    clock: StudyClock
-    flagged: Mapping[tuple[str, str], Mapping[str, Floats]]
-    """Values that the screen marked, NaN elsewhere: by device (or column) and reason, then by column."""
+    per_day: int
 
     @classmethod
     def of_logs(cls, logs: StudyLogs | Trajectories, study: Study, per_day: int | None) -> PilotArrays:
@@ -93,8 +116,7 @@ class PilotArrays:
         rows = read.logs if read is not None else logs
         if not isinstance(rows, Trajectories):
             raise InputError(f"a pilot is what study.read gives, or Trajectories; got {type(logs).__name__}")
-        outcome = rows.reward if read is None else read.raw_reward
-        _check_pilot(rows, outcome)
+        _check_pilot(rows, rows.reward if read is None else read.raw_reward)
         lengths = np.diff(rows.starts)
         present = np.arange(int(lengths.max())) < lengths[:, None]
 
@@ -104,81 +126,55 @@ class PilotArrays:
             return padded
 
         points = per_day or _count_points(rows, study)
-        flags: dict[tuple[str, str], dict[str, Floats]] = {}
-        for (key, column), values in _list_flags(read, study).items():
-            flags.setdefault(key, {})[column] = pad(values)
+        recorded, recorded_reward = _restore_flagged(read, rows, study)
+        # With several actions logs hold only the probability of the action taken, so the mean share stands for all.
+        chance = np.where(rows.action > 0, rows.probability, 1 - rows.probability)
+        if rows.actions > 2:
+            chance = np.full(len(rows), float((rows.action[rows.available] > 0).mean()))
         return cls(
             study=study,
             participants=rows.participants,
             present=present,
             state=pad(rows.state),
+            recorded=pad(recorded),
             available=pad(rows.available, False),
-            action=pad(rows.action, 0),
-            probability=pad(np.where(rows.available, send_probability(rows), 0.0), 0.0),
-            outcome=pad(outcome),
+            sent=pad((rows.action > 0).astype(np.float64), 0.0),
+            probability=pad(np.where(rows.available, chance, 0.0), 0.0),
             reward=pad(rows.reward),
+            recorded_reward=pad(recorded_reward),
             slot=pad(_find_slots(rows.time, points), 0),
-            clock=StudyClock.of_length(points, present.shape[1]),
-            flagged=flags,
+            per_day=points,
         )
 
-    def find_flagged(self, column: str) -> Marks:
-        """Where the screen marked a column."""
-        marked = np.zeros(self.present.shape, dtype=bool)
-        for values in self.flagged.values():
-            if column in values:
-                marked |= ~np.isnan(values[column])
-        return marked
+    @property
+    def centred(self) -> Floats:
+        """The action less its probability; 0 for people who are not available."""
+        return np.where(self.available, self.sent - self.probability, 0.0)
 
-    @cached_property
-    def scores(self) -> ScoreTable:
-        """Of the rewards."""
-        return ScoreTable.of_values(self.reward)
-
-    @cached_property
-    def send_rate(self) -> float:
-        """Prompts for each decision point."""
-        return float((self.action[self.present] > 0).mean())
-
-    @cached_property
-    def carried(self) -> Floats:
-        """What earlier decision points leave, (people, decision points, 2): the score of the last reward (0 where unknown)
-        and the dose, the discounted count of earlier prompts less its mean at that time."""
-        score = delay(np.nan_to_num(self.scores.to_scores(self.reward)), 0.0)
-        sent = np.zeros(self.action.shape)
-        for t in range(1, self.action.shape[1]):
-            sent[:, t] = DOSE_DISCOUNT * sent[:, t - 1] + (self.action[:, t - 1] > 0)
-        usual = usual_dose(np.arange(self.present.shape[1], dtype=np.float64), self.send_rate)
-        return np.stack([score, np.where(self.present, sent - usual, 0.0)], axis=-1)
-
-    @cached_property
-    def time_features(self) -> Floats:
-        """(people, decision points, features): time of day and day."""
-        time = np.broadcast_to(np.arange(self.present.shape[1], dtype=np.float64), self.present.shape)
-        return np.moveaxis(self.clock.features(time, self.slot), 0, -1)
-
-    def design(self, *columns: Floats) -> Floats:
-        """Features [1, columns …], (people, decision points, d); a column may be a block with a third axis."""
-        blocks = [column[..., None] if column.ndim == 2 else column for column in columns]
-        return np.concatenate([np.ones((*self.present.shape, 1)), *blocks], axis=-1)
+    @property
+    def clock(self) -> list[Floats]:
+        """Controls of every regression: the time of day, by decision points of the day (at most eight), and the day."""
+        width = max(self.per_day / 8, 1.0)
+        slots = (self.slot / width).astype(np.int64)
+        levels = [(slots == number).astype(np.float64) for number in range(1, int(slots.max()) + 1)]
+        day = np.broadcast_to(np.arange(self.present.shape[1]) // self.per_day, self.present.shape)
+        return [*levels, day / max(float(day.max()), 1.0)]
 
 
-def send_probability(rows: Trajectories) -> Floats:
-    """The probability of sending anything in every row; with several actions the mean share, since logs hold only that of
-    the action taken."""
-    if rows.actions > 2:
-        return np.full(len(rows), float((rows.action[rows.available] > 0).mean()))
-    return np.where(rows.action > 0, rows.probability, 1 - rows.probability)
+def delay(values: NDArray[Any], first: float, lag: int = 1) -> NDArray[Any]:
+    """Values of some decision points earlier; the last axis is decision points."""
+    delayed = np.full_like(values, first)
+    delayed[..., lag:] = values[..., : values.shape[-1] - lag]
+    return delayed
 
 
-def usual_dose(time: Floats, rate: float) -> Floats:
-    """The mean dose at a decision point with this rate of prompts: rate (1 − λᵗ) / (1 − λ)."""
-    return np.asarray(rate * (1 - DOSE_DISCOUNT**time) / (1 - DOSE_DISCOUNT))
-
-
-def delay(values: NDArray[Any], first: float) -> NDArray[Any]:
-    """Everybody's values one decision point later."""
-    return np.concatenate([np.full_like(values[:, :1], first), values[:, :-1]], axis=1)
+def add_doses(sent: Floats, memories: tuple[float, ...]) -> Floats:
+    """The doses of earlier prompts, d′ = ρ d + sent, one for every memory ρ: (memories, people, decision points)."""
+    rho = np.array(memories)[:, None]
+    doses = np.zeros((len(memories), *sent.shape))
+    for t in range(1, sent.shape[1]):
+        doses[..., t] = rho * doses[..., t - 1] + sent[:, t - 1]
+    return doses
 
 
 def _check_pilot(rows: Trajectories, outcome: Floats) -> None:
@@ -194,9 +190,6 @@ def _check_pilot(rows: Trajectories, outcome: Floats) -> None:
             "the pilot's randomisation probabilities are missing; log them (columns.probability), or write what the design "
             "was: [actions] probabilities = [0.4, 0.6] with your numbers"
         )
-    # A pilot in which nothing was ever sent is refused by name where its effect is estimated.
-    if len(np.unique(rows.action[rows.available] > 0)) > 1:
-        check_probabilities(rows)
     known = outcome[~np.isnan(outcome)]
     if known.size == 0 or np.ptp(known) == 0:
         problem = "is always missing" if known.size == 0 else f"is always {known[0]:g}"
@@ -204,6 +197,14 @@ def _check_pilot(rows: Trajectories, outcome: Floats) -> None:
             f"the pilot's outcome {problem}, so its spread cannot be learned; name the column that varies as "
             f"[reward] column, or {NO_PILOT}"
         )
+    sent = rows.action[rows.available] > 0
+    if len(np.unique(sent)) < 2:
+        happened = "at every" if sent.any() else "at no"
+        raise InputError(
+            f"the pilot sent something {happened} available decision point, so it does not show the effect of sending; "
+            f"include decision points of both kinds, or {NO_PILOT}"
+        )
+    check_probabilities(rows)
 
 
 def _count_points(rows: Trajectories, study: Study) -> int:
@@ -226,19 +227,29 @@ def _find_slots(time: NDArray[Any], per_day: int) -> NDArray[np.int64]:
     return np.asarray(np.floor(count_moments(time)) % per_day).astype(np.int64)
 
 
-def _list_flags(read: StudyLogs | None, study: Study) -> dict[tuple[tuple[str, str], str], Floats]:
-    """Values that the screen made missing, by ((device, reason), column); a column without a device is its own device."""
+def _restore_flagged(read: StudyLogs | None, rows: Trajectories, study: Study) -> tuple[Floats, Floats]:
+    """States and rewards with the values that the screen made missing put back."""
+    state = rows.state.copy()
+    reward = rows.reward.copy()
     if read is None or read.screen is None:
-        return {}
+        return state, reward
     screen = read.screen
-    devices = {variable.column or name: variable.device for name, variable in study.state.items()}
-    devices[study.reward.column] = study.reward.device
-    columns = screen.flags.column
-    reasons = screen.flags.reason
-    flags = {}
-    for column, reason in dict.fromkeys(zip(columns[screen.marks].tolist(), reasons[screen.marks].tolist(), strict=True)):
-        chosen = screen.marks & (columns == column) & (reasons == reason)
-        values = np.full(len(read.logs), np.nan)
-        values[screen.flags.row[chosen]] = screen.values[chosen]
-        flags[(devices.get(column) or column, reason), column] = values
-    return flags
+    columns: Mapping[str, tuple[int, Any]] = {
+        column: (study.state_names.index(name), kind)
+        for name, (column, kind) in study.state_kinds.items()
+        if name in study.state_names
+    }
+    names = screen.flags.column
+    for column in dict.fromkeys(names[screen.marks].tolist()):
+        chosen = screen.marks & (names == column)
+        flagged = screen.flags.row[chosen]
+        if column == study.reward.column:
+            reward[flagged] = transform_reward(screen.values[chosen], study.reward, Problems())
+        elif column in columns:
+            number, kind = columns[column]
+            state[flagged, number] = (screen.values[chosen] - kind.centre) / kind.scale
+        else:
+            raise InputError(
+                f"the screen marked '{column}', which is no state variable and not the reward; leave it out of the screen"
+            )
+    return state, reward

@@ -1,339 +1,668 @@
-"""A model of a study's participants, which simulates a trial before there is one."""
+"""A model of a study's participants, which simulates a trial before there is one.
+
+Nothing is modelled that can be taken from the pilot as it was: a simulated person repeats the decision points of a person in
+the pilot, with their state variables, outcomes, availability, gaps and artefacts. The effects of the pilot's own prompts are
+taken out of them, and those of the simulated prompts are put in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
-from surefoot.data.log_columns import Problems
-from surefoot.errors import InputError
+from surefoot.data.column_kinds import Number, YesNo
+from surefoot.data.trajectories import Trajectories
+from surefoot.errors import FitWarning, InputError
 from surefoot.numerics.arrays import Array, Engine
 from surefoot.numerics.random_streams import streams
-from surefoot.rehearsal.components import Artefact, Component, Moment
 from surefoot.rehearsal.environments import NO_EFFECT, Environment
-from surefoot.rehearsal.outcome_families import FamilyChoice, OutcomeFamily
-from surefoot.rehearsal.pilot_data import DOSE_DISCOUNT, StudyClock, usual_dose
-from surefoot.rehearsal.pooled_regression import ScoreTable, Varying, list_varying, map_varying
+from surefoot.rehearsal.pilot_data import NO_PILOT, PilotArrays, ScoreTable, add_doses
+from surefoot.rehearsal.pilot_effects import (
+    MEMORIES,
+    OutcomeEffects,
+    PilotEffects,
+    StateEffects,
+    fill_with_means,
+    fit_effects,
+)
 from surefoot.simulators.simulator import Seed, Simulator
-from surefoot.study import Study
-from surefoot.study.log_description import Reward
-from surefoot.study.log_reader import transform_reward
+from surefoot.study import Study, StudyLogs
 
 Floats = NDArray[np.float64]
-TIME, DOSE, SCORE, FIRST_ROW = range(4)
-"""Rows of the inner state; those of the components begin at the last."""
-AVAILABLE = ("mark", "available")
-LOST = ("mark", "lost")
-MARKS = ("mark", "gap")
-"""Kinds of components that later marks depend on."""
-NEAREST = 1e-16
-"""Uniform numbers keep this distance from 0 and 1."""
+Marks = NDArray[np.bool_]
+FEW_PEOPLE = 5
+MANY_ZEROS = 0.05
+"""Outcomes with at least this share of zeros have a part of their own for the chance of a positive one."""
+COARSE = 1e-3
+"""Outcomes recorded in steps of more than this share of their spread stay on these steps."""
+TIME = 0
+
+
+@dataclass(frozen=True, eq=False)
+class StateColumn:
+    """A column of the state that is read: how its score becomes its value."""
+
+    table: ScoreTable | None
+    """Of a number; None for 0 and 1, which is 1 where the score is above 0."""
+    mean: float
+    """Taken off 0 and 1 in regressions."""
+
+    def to_value(self, scores: Floats) -> Floats:
+        return self.table.to_values(scores) if self.table is not None else (scores > 0).astype(np.float64)
+
+    def to_predictor(self, scores: Floats) -> Floats:
+        """The column in the model of the outcome."""
+        return scores if self.table is not None else np.asarray((scores > 0) - self.mean, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class PilotPeople:
+    """The people whose decision points are repeated; arrays (people, decision points)."""
+
+    length: NDArray[np.int64]
+    """Of everybody, in decision points, of whole days if there is one, (people,)."""
+    available: Marks
+    shown: Floats
+    """(columns, …) artefacts as they were recorded, NaN elsewhere."""
+    missing: Marks
+    """(columns, …)."""
+    shown_reward: Floats
+    lost: Marks
+    sent: Floats
+    probability: Floats
+    present: Marks
+    reward: Floats
+    """As observed, NaN where missing or flagged."""
+    states: Floats
+    """(columns, …), the same."""
+
+
+@dataclass(frozen=True)
+class OutcomeShape:
+    """The kind of outcome: its family, limits and steps, on the scale of the reward."""
+
+    family: str
+    """`continuous`, `binary`, or `zeros`: a chance of a positive outcome, and its amount."""
+    limits: tuple[float, float]
+    step: float
+    """0 where outcomes may take any value."""
+    zero: float
+    """The reward of an outcome of 0."""
+
+    @classmethod
+    def of_values(cls, data: PilotArrays) -> OutcomeShape:
+        known = data.reward[~np.isnan(data.reward)]
+        distinct = np.unique(known)
+        if len(distinct) == 2:
+            if distinct.tolist() != [0.0, 1.0]:
+                values = " and ".join(f"{value:g}" for value in distinct)
+                raise InputError(
+                    f"the pilot's outcome has only the values {values}, and no family suits it; code it as 0 and 1"
+                )
+            return cls("binary", (0.0, 1.0), 0.0, 0.0)
+        settings = data.study.reward
+        gaps = np.diff(distinct)
+        least = float(gaps.min())
+        even = settings.transform == "none" and np.abs(gaps / least - np.round(gaps / least)).max() < 1e-6
+        step = least if even and least > COARSE * float(known.std()) else 0.0
+        zero = float(distinct[0])
+        share = float((known == zero).mean())
+        many = share >= MANY_ZEROS and share > 2 * float((known == distinct[1]).mean()) and (step == 0 or zero == 0)
+        half = float(np.ptp(known)) / 2
+        low = zero if zero >= 0 or many else zero - half
+        limits = (low, float(distinct[-1]) + half)
+        if settings.range is not None and settings.transform == "none":
+            limits = settings.range
+        return cls("zeros" if many else "continuous", limits, step, zero)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PilotModel(Simulator):
-    """People like those in a pilot, or new ones drawn from the same distribution.
+    """People like those in a pilot, or new ones drawn from them.
 
-    Made by `fit_pilot` or `from_study`. The inner state holds the time, the dose, the score of the last reward, marks
-    (available, missing, lost), artefacts, the state variables and the memory of the environment. Policies and logs see the
-    state variables, with the pilot's gaps and artefacts. The reward is the outcome after the study's transform.
+    Made by `fit_pilot` or `from_study`. The inner state holds the time, the effect of earlier prompts on every state column,
+    the doses of earlier prompts, the burden, and the memory of derived states.
     """
 
     study: Study
     """What the columns mean."""
     participants: NDArray[Any]
     """Ids: those of the pilot, or 0, 1, … for new people."""
-    clock: StudyClock
-    """Time of day and day."""
-    components: dict[tuple[str, str], Component]
-    """By kind and name, in the order in which they are drawn: `("mark", "available")`, `("gap", state variable)`,
-    `("mark", "lost")` for the outcome, `("artefact", device: reason)`, `("state", state variable)`."""
-    predictors: tuple[str, ...]
-    """State variables that the outcome depends on."""
-    family: OutcomeFamily
-    """Of the outcome."""
-    choice: FamilyChoice
-    """The choice of the family."""
-    scores: ScoreTable
-    """Of rewards."""
-    reward: Reward | None
-    """The transform of outcomes into rewards; None where they are the same."""
-    limits: tuple[float, float]
-    """Of outcomes."""
-    step: float
-    """To which outcomes are recorded; 0 for none."""
-    send_rate: float
-    """Prompts for each decision point of the pilot."""
-    sends: float
-    """The mean probability of sending in the pilot."""
+    per_day: int
+    """Decision points a day."""
+    people: PilotPeople
+    """Whom simulated people repeat."""
+    columns: tuple[StateColumn, ...]
+    """Of all state variables but the derived ones."""
+    scores: Floats
+    """Of the state columns in the pilot, (columns, people, decision points)."""
+    outcome: OutcomeShape
+    """The kind of outcome."""
+    levels: tuple[Floats, ...]
+    """Every part of the outcome in the pilot, (people, decision points)."""
+    effects: PilotEffects
+    """Of the pilot's prompts."""
     environment: Environment = NO_EFFECT
-    """The effects of sending; none unless set by `in_environment`."""
-    show_marks: bool = False
-    """Whether values are missing, instead of wrong, where there are artefacts, which are further state columns."""
-    people_differ_by_replicate: int | None = None
-    """Number of replicates with people of their own."""
+    """The effects of sending; set by `in_environment`."""
+    draws: tuple[int, ...] = (0,)
+    """Models of the effects that are used, one for each replicate; 0 is the estimate."""
 
     def __post_init__(self) -> None:
         self.state_names = self.study.state_names
-        if self.show_marks:
-            self.state_names += tuple(artefact.name for artefact in self.artefacts)
         self.action_names = self.study.actions.names
-        rows = np.cumsum([FIRST_ROW, *(component.rows for component in self.components.values())]).tolist()
-        numbers = np.cumsum([0, *(component.numbers for component in self.components.values())]).tolist()
-        self._rows = {key: slice(*ends) for key, ends in zip(self.components, pairwise(rows), strict=True)}
-        self._numbers = {key: slice(*ends) for key, ends in zip(self.components, pairwise(numbers), strict=True)}
-        self.initial_numbers = numbers[-1]
-        self.step_numbers = self.initial_numbers + 1
+        self.initial_numbers = 0
+        self.step_numbers = 1
+        people = len(self.participants)
+        self.person: NDArray[np.int64] = np.arange(people)
+        self.model: NDArray[np.int64] = np.zeros(people, dtype=np.int64)
+        self.deviation = np.stack([part.deviation for part in self.effects.parts])
+        self.factor = np.ones(people)
+        self._set_effects()
 
-    @property
-    def artefacts(self) -> list[Artefact]:
-        return [component for component in self.components.values() if isinstance(component, Artefact)]
+    def _set_effects(self) -> None:
+        """Pick the models that are used, and take the effects of the pilot's prompts out of its states and outcomes."""
+        states = self.effects.states
+        rows = list(self.draws)
+        self._carried = states.carried[rows]
+        self._response = states.response[rows]
+        dose = [part.doses[rows] for part in self.effects.parts]
+        carry_over = self.environment.carry_over
+        if carry_over == "none":
+            self._response = np.zeros_like(self._response)
+            dose = [np.zeros_like(eta) for eta in dose]
+        elif carry_over != "estimate":
+            later = self.effects.later
+            missing = (later.low if carry_over == "low" else later.high) - later.value
+            memory = int(np.argmax(np.abs(self.effects.parts[0].doses[0] * self.effects.doses)))
+            dose[0] = dose[0].copy()
+            dose[0][:, memory] += missing / self.effects.scale[0] / self.effects.doses[memory]
+        self._dose = dose
+        sent = self.people.sent
+        moved = np.zeros((len(rows), *self.scores.shape))
+        for t in range(1, sent.shape[1]):
+            before = self._carried[..., None] * moved[..., t - 1]
+            moved[..., t] = before + self._response[..., None] * sent[:, t - 1]
+        self._scores = self.scores - moved
+        predictors = self._list_predictors(np.broadcast_to(self.scores, moved.shape).swapaxes(0, 1))
+        doses = add_doses(sent, MEMORIES)
+        self._levels = []
+        for part, eta, level in zip(self.effects.parts, dose, self.levels, strict=True):
+            now = part.now[rows][:, None, None] + part.deviation[:, None]
+            now = now + np.einsum("rk,krpt->rpt", part.moderators[rows], predictors)
+            later = np.einsum("rk,rkpt->rpt", part.states[rows], moved) + np.einsum("rg,gpt->rpt", eta, doses)
+            self._levels.append(level - sent * now - later)
 
     def __repr__(self) -> str:
         return (
-            f"PilotModel(participants={len(self.participants)}, outcome={self.choice.name!r}, {self.environment.describe()})"
+            f"PilotModel(participants={len(self.participants)}, outcome={self.outcome.family!r}, {self.environment.title})"
         )
 
     def in_environment(self, environment: Environment) -> PilotModel:
-        """The same people with other effects of sending, such as `standardised_effect(0.2)`; κ is found here."""
-        if environment.effects:
-            environment = replace(environment, scale=find_scale(self, environment.probe))
+        """The same people with other effects of sending, such as `Environment(effect=0.2)`."""
         return replace(self, environment=environment)
 
-    def draw_people(self, participants: int, *, seed: Seed | Sequence[Seed]) -> PilotModel:
-        """New people from the distribution between people; the same seed gives the same people.
+    def draw_people(
+        self, participants: int, *, seed: Seed | Sequence[Seed], draws: Sequence[int] | None = None
+    ) -> PilotModel:
+        """New people, each after one of the pilot's; the same seed gives the same people.
 
         With one seed for each replicate of a study every replicate has people of its own; `start` then needs as many seeds.
+        `draws` are the models of the effects, one for each replicate.
         """
         if participants < 1:
             raise InputError(f"participants is {participants}; a trial needs at least 1")
         several = isinstance(seed, Sequence)
         seeds: list[Seed] = list(seed) if isinstance(seed, Sequence) else [seed]
         lanes = (len(seeds), participants) if several else (participants,)
-        varying = (*self.components.values(), self.family, *self.environment.effects)
-        size = sum(len(value) for component in varying for value in list_varying(component).values())
-        # One person of the pilot is the model for all components of a new one.
-        models = []
-        normals = []
-        trials = []
-        for number in seeds:
-            for rng in streams(number, "participants", range(participants)):
-                models.append(rng.random())
-                normals.append(rng.standard_normal(size))
-            (rng,) = streams(number, "participants", ["trial"])
-            trials.append(rng.standard_normal(len(self.environment.effects)))
-        model = np.array(models).reshape(lanes)
-        normal = iter(np.stack(normals, axis=1).reshape(size, *lanes))
-
-        def redraw(old: Varying) -> Varying:
-            numbers = np.stack([next(normal) for _ in range(len(old))]) if len(old) else np.empty((0, *lanes))
-            return old.redraw((model * len(old.roots)).astype(np.int64), numbers)
-
-        drawn = self._map_varying(redraw)
-        return replace(
-            drawn,
-            participants=np.arange(participants),
-            environment=drawn.environment.draw_trial(np.array(trials).T),
-            people_differ_by_replicate=len(seeds) if several else None,
+        parts = self.effects.parts
+        drawn = replace(self, participants=np.arange(len(self.people.length)), draws=tuple(draws or (0,)))
+        numbers = [rng for number in seeds for rng in streams(number, "participants", range(participants))]
+        picks = np.array([rng.random() for rng in numbers]).reshape(lanes)
+        normals = np.stack([rng.standard_normal(1 + len(parts)) for rng in numbers], axis=1).reshape(-1, *lanes)
+        drawn.participants = np.arange(participants)
+        drawn.person = (picks * len(self.people.length)).astype(np.int64)
+        rows = np.arange(len(seeds))[:, None] if draws is not None else np.zeros((1, 1), dtype=np.int64)
+        drawn.model = np.broadcast_to(rows, lanes) if several else np.zeros(lanes, dtype=np.int64)
+        drawn.deviation = np.stack(
+            [
+                part.deviation[drawn.person] + part.deviation_error[drawn.person] * row
+                for part, row in zip(parts, normals, strict=False)
+            ]
         )
-
-    def _map_varying(self, change: Callable[[Varying], Varying]) -> PilotModel:
-        """With everything changed that differs between people, in its order."""
-        return replace(
-            self,
-            components={key: map_varying(component, change) for key, component in self.components.items()},
-            family=map_varying(self.family, change),
-            environment=self.environment.with_effects([map_varying(effect, change) for effect in self.environment.effects]),
-        )
+        drawn.factor = 1 + self.environment.people_differ * normals[-1]
+        drawn.people_differ_by_replicate = len(seeds) if several else None
+        return drawn
 
     def of(self, people: slice, engine: Engine) -> Self:
         if people.indices(len(self.participants)) == (0, len(self.participants), 1):
             return self
-        return self._map_varying(lambda old: old.select(people))  # type: ignore[return-value]
+        selected = copy(self)
+        for name in ("person", "model", "deviation", "factor"):
+            setattr(selected, name, getattr(self, name)[..., people])
+        return selected
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-        return rng.random(shape).clip(NEAREST, 1 - NEAREST)
+        return rng.random(shape)
+
+    @property
+    def _derived(self) -> list[tuple[str, Any]]:
+        return list(self.study.derived_states.items())
 
     def begin(self, numbers: Floats) -> Floats:
         zero = np.zeros(numbers.shape[1:])
-        moment = Moment(
-            time=zero,
-            day=self.clock.day(zero),
-            clock=self._clock_features(zero),
-            carried=[zero, self._feel_dose(zero, zero)],
-            marks=[zero] if LOST in self._rows else [],
-            sent=zero,
-            reward=zero,
-            known=zero,
-            measured={},
-        )
-        rows: list[Floats] = [zero[None], zero[None], zero[None]]
-        for key, component in self.components.items():
-            rows.append(component.begin(moment, numbers[self._numbers[key]]))
-            if key[0] in MARKS:
-                moment.marks.append(rows[-1][0])
-        return np.concatenate([*rows, self.environment.begin(zero.shape)])
+        rows = [zero] * (2 + len(self.columns) + len(MEMORIES))
+        memories = [np.broadcast_to(number, zero.shape) for _, state in self._derived for number in state.begin(zero)]
+        return np.stack([*rows, *memories])
+
+    def _split(self, state: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """What earlier prompts moved in the state columns, doses, burden, and memories of derived states."""
+        ends = np.cumsum([1, len(self.columns), len(MEMORIES)])
+        return state[1 : ends[1]], state[ends[1] : ends[2]], state[ends[2]], state[ends[2] + 1 :]
+
+    def _rows(self, state: Floats) -> NDArray[np.int64]:
+        """The decision point of the pilot that everybody repeats."""
+        return np.asarray(state[TIME].astype(np.int64) % self.people.length[self.person])
+
+    def _look_up_scores(self, state: Floats) -> Floats:
+        """Scores of the state columns, (columns, *lanes)."""
+        moved = self._split(state)[0]
+        base = np.moveaxis(self._scores[self.model, :, self.person, self._rows(state)], -1, 0)
+        return np.asarray(base + moved)
+
+    def _of_lanes(self, coefficients: Floats, lanes: Floats) -> Floats:
+        """Everybody's coefficients (k, *lanes), from those of the models that are used (models, k)."""
+        return np.moveaxis(coefficients[np.broadcast_to(self.model, lanes.shape)], -1, 0)
+
+    def _list_predictors(self, scores: Floats) -> Floats:
+        columns = [column.to_predictor(values) for column, values in zip(self.columns, scores, strict=True)]
+        return np.stack(columns) if columns else np.zeros((0, *scores.shape[1:]))
 
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         sent = (np.asarray(action) > 0).astype(np.float64)
-        outcome = self._draw_outcome(state, sent, numbers[-1])
-        reward = self.to_reward(outcome)
-        time = state[TIME] + 1
-        dose = DOSE_DISCOUNT * state[DOSE] + sent
-        score = self.scores.to_scores(reward)
-        moment = Moment(
-            time=time,
-            day=self.clock.day(time),
-            clock=self._clock_features(time),
-            carried=[score, self._feel_dose(dose, time)],
-            marks=[state[self._rows[LOST]][0]] if LOST in self._rows else [],
-            sent=sent,
-            reward=reward,
-            known=(~np.isnan(self.report(state, reward))).astype(np.float64),
-            measured={**self._measure(state), self.study.reward.column: outcome} if self.artefacts else {},
-        )
-        rows: list[Floats] = [time[None], dose[None], score[None]]
-        for key, component in self.components.items():
-            rows.append(component.advance(state[self._rows[key]], moment, numbers[self._numbers[key]]))
-            if key[0] in MARKS:
-                moment.marks.append(rows[-1][0])
-        return np.concatenate([*rows, self.environment.advance(self._memory(state), sent)]), reward
-
-    def _clock_features(self, time: Floats) -> list[Floats]:
-        """One number each where all lanes are at one time."""
-        first = time.reshape(-1)[:1]
-        return [np.asarray(row) for row in self.clock.features(first[0] if (time == first).all() else time)]
-
-    def _feel_dose(self, dose: Floats, time: Floats) -> Floats:
-        """The dose less its mean in the pilot at that time, where the environment feels it."""
-        return dose - usual_dose(time, self.send_rate) if self.environment.feels_dose else np.zeros(dose.shape)
-
-    def _memory(self, state: Floats) -> Floats:
-        """The rows of the environment."""
-        return state[len(state) - self.environment.rows :]
-
-    def _state_values(self, state: Floats) -> dict[str, list[Floats]]:
-        """The columns of every state variable, without gaps and artefacts."""
-        day = self.clock.day(state[TIME])
-        return {
-            name: self.components[kind, name].values(state[rows], state[TIME], day)
-            for (kind, name), rows in self._rows.items()
-            if kind == "state"
-        }
-
-    def _measure(self, state: Floats) -> dict[str, Floats]:
-        """The value of every state variable with one column, by column of the logs."""
-        values = self._state_values(state)
-        return {self.study.state[name].column or name: columns[0] for name, columns in values.items() if len(columns) == 1}
-
-    def features(self, state: Floats) -> list[Floats]:
-        """Features of the outcome: 1, the state variables, clock, availability, carried, and 0 for the pilot's effect."""
-        columns: list[Floats] = [np.ones(())]
-        for name in self.predictors:
-            columns += self.components["state", name].predictors(state[self._rows["state", name]])
-        free = self.available(state)
-        columns += [*self._clock_features(state[TIME]), np.ones(()) if free is None else free.astype(np.float64)]
-        return [*columns, state[SCORE], self._feel_dose(state[DOSE], state[TIME]), np.zeros(())]
+        moved, doses, burden, memory = self._split(state)
+        reward = self._draw_outcome(state, sent, numbers[0])
+        known = ~np.isnan(self.report(state, reward))
+        earned = np.where(known, reward, 0.0)
+        if self.environment.pilot:
+            moved = self._of_lanes(self._carried, sent) * moved + self._of_lanes(self._response, sent) * sent
+        doses = np.reshape(MEMORIES, (-1, *[1] * sent.ndim)) * doses + sent
+        recovery = self.environment.burden.recovery if self.environment.burden is not None else 0.0
+        memories = []
+        start = 0
+        for _, derived in self._derived:
+            size = len(derived.begin(0.0))
+            old = tuple(memory[start : start + size])
+            memories += list(derived.advance(old, sent, earned, known.astype(np.float64), state[TIME]))
+            start += size
+        return np.stack([state[TIME] + 1, *moved, *doses, recovery * burden + sent, *memories]), reward
 
     def _draw_outcome(self, state: Floats, sent: Floats, uniform: Floats) -> Floats:
-        """The outcome of a decision point, as measured, from uniform numbers."""
-        if self.environment.effects:
-            shift = self.environment.shift(self._memory(state), sent, self.clock.day(state[TIME]))
-            uniform = ndtr(ndtri(uniform) + shift).clip(NEAREST, 1 - NEAREST)
-        return self.finish_outcome(self.family.invert(uniform, self.features(state)))
+        """The reward of a decision point."""
+        environment = self.environment
+        rows = self._rows(state)
+        moved, doses, burden, _ = self._split(state)
+        factor = self.factor
+        cost: Floats | float = 0.0
+        if environment.half_life is not None:
+            factor = factor * 0.5 ** (np.floor(state[TIME] / self.per_day) / environment.half_life)
+        if environment.burden is not None:
+            factor = factor * (1 - environment.burden.response * burden)
+            cost = environment.burden.baseline * burden
+        effects = self.effects
+        if environment.pilot:
+            predictors = self._list_predictors(self._look_up_scores(state))
+            # Nothing is known about doses above those of the pilot.
+            felt = np.minimum(doses, effects.most.reshape(-1, *[1] * sent.ndim))
+        levels = []
+        for number, part in enumerate(effects.parts):
+            level = self._levels[number][self.model, self.person, rows]
+            if environment.pilot:
+                rows_used = list(self.draws)
+                now = part.now[rows_used][self.model] + self.deviation[number]
+                now = now + (self._of_lanes(part.moderators[rows_used], sent) * predictors).sum(axis=0)
+                later = (self._of_lanes(part.states[rows_used], sent) * moved).sum(axis=0)
+                later = later + (self._of_lanes(self._dose[number], sent) * felt).sum(axis=0)
+            else:
+                now = (environment.effect or 0.0) * effects.spread / effects.scale[number] / len(effects.parts)
+                later = 0.0
+            burdened = cost * effects.spread / effects.scale[number] / len(effects.parts)
+            levels.append(level + sent * now * factor + later - burdened)
+        return self._finish(levels, uniform)
 
-    def finish_outcome(self, outcome: Floats) -> Floats:
-        """Recorded to its step and within its limits; a positive outcome stays positive."""
-        limited = np.clip(outcome, *self.limits)
-        if not self.step:
-            return limited
-        steps = np.round(limited / self.step)
-        return np.where(limited > 0, np.maximum(steps, 1), steps) * self.step
+    def _finish(self, levels: list[Floats], uniform: Floats) -> Floats:
+        """The reward from the parts of the outcome."""
+        shape = self.outcome
+        if shape.family == "binary":
+            return (levels[0] > 0).astype(np.float64)
+        reward = np.clip(levels[-1], *shape.limits)
+        if shape.step:
+            # Rounded up or down by chance, so that small effects are not lost.
+            reward = np.floor((reward - shape.zero) / shape.step + uniform) * shape.step + shape.zero
+            reward = np.clip(reward, *shape.limits)
+        if shape.family == "zeros":
+            least = shape.zero + shape.step
+            reward = np.where(levels[0] > 0, np.maximum(reward, least), shape.zero)
+        return reward
 
-    def to_reward(self, outcome: Floats) -> Floats:
-        """Outcomes after the study's transform."""
-        return outcome if self.reward is None else transform_reward(outcome, self.reward, Problems())
+    @property
+    def level_error(self) -> float:
+        """Standard error of the pilot's mean reward, between people."""
+        known = ~np.isnan(self.people.reward)
+        means = np.where(known, self.people.reward, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        means = means[known.any(axis=1)]
+        return float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else 0.0
 
     @property
     def unit(self) -> str:
         """Of the reward."""
-        return str(self.study.reward_unit) if self.reward is not None else self.study.reward.column
+        return str(self.study.reward_unit) if self.study.reward.transform != "none" else self.study.reward.column
 
     def available(self, state: Array) -> Array | None:
-        return state[self._rows[AVAILABLE]][0] > 0 if AVAILABLE in self._rows else None
-
-    def _list_artefacts(self, state: Floats, column: str) -> list[tuple[Artefact, Floats]]:
-        """Artefacts of a column, with their rows."""
-        artefacts = [artefact for artefact in self.artefacts if column in artefact.shown]
-        return [(artefact, state[self._rows["artefact", artefact.name]]) for artefact in artefacts]
+        return self.people.available[self.person, self._rows(state)]
 
     def report(self, state: Array, reward: Array) -> Array:
-        column = self.study.reward.column
-        for artefact, rows in self._list_artefacts(state, column):
-            wrong = self.to_reward(artefact.overlay(rows, column, np.zeros(reward.shape)))
-            reward = np.where(rows[0] > 0, np.nan if self.show_marks else wrong, reward)
-        return np.where(state[self._rows[LOST]][0] > 0, np.nan, reward) if LOST in self._rows else reward
+        rows = self._rows(state)
+        shown = self.people.shown_reward[self.person, rows]
+        reported = np.where(np.isnan(shown), reward, shown)
+        return np.where(self.people.lost[self.person, rows], np.nan, reported)
 
     def visible(self, state: Array) -> Array:
-        columns: list[Floats] = []
-        for name, measured in self._state_values(state).items():
-            values = measured
-            column = self.study.state[name].column or name
-            for artefact, rows in self._list_artefacts(state, column):
-                wrong = artefact.overlay(rows, column, values[0])
-                values = [np.where(rows[0] > 0, np.nan, values[0]) if self.show_marks else wrong]
-            if ("gap", name) in self._rows:
-                hidden = state[self._rows["gap", name]][0] > 0
-                values = [np.where(hidden, np.nan, value) for value in values]
-            columns += values
-        if self.show_marks:
-            columns += [state[self._rows["artefact", artefact.name]][0] for artefact in self.artefacts]
-        return np.stack([np.broadcast_to(column, state.shape[1:]) for column in columns])
+        rows = self._rows(state)
+        scores = self._look_up_scores(state)
+        shown = self.people.shown[:, self.person, rows]
+        missing = self.people.missing[:, self.person, rows]
+        memory = self._split(state)[3]
+        values: dict[str, Floats] = {}
+        read = [name for name in self.study.state_names if name not in self.study.derived_states]
+        for number, (name, column) in enumerate(zip(read, self.columns, strict=True)):
+            value = np.where(np.isnan(shown[number]), column.to_value(scores[number]), shown[number])
+            values[name] = np.where(missing[number], np.nan, value)
+        start = 0
+        day = np.floor(state[TIME] / self.per_day)
+        for name, derived in self._derived:
+            size = len(derived.begin(0.0))
+            kind = self.study.state[name].variable_kind
+            with np.errstate(invalid="ignore"):
+                value = derived.value(tuple(memory[start : start + size]), state[TIME], day)
+            values[name] = np.broadcast_to((np.asarray(value) - kind.centre) / kind.scale, state.shape[1:])
+            start += size
+        return np.stack([values[name] for name in self.state_names]) if values else np.zeros((0, *state.shape[1:]))
 
 
-def find_scale(model: PilotModel, d: float, *, points: int = 60, seed: int = 0) -> float:
-    """κ: the shift of the score that moves the mean reward by d standard deviations, divided by d.
+def fit_pilot(
+    logs: StudyLogs | Trajectories, study: Study, *, seed: int = 0, per_day: int | None = None, draws: int = 200
+) -> PilotModel:
+    """A model of the people in a pilot, and the effects of its prompts with their uncertainty.
 
-    By bisection over simulated decision points at which people are available, each with a random number of its own.
+    Parameters
+    ----------
+    logs
+        The result of `study.read` (then artefacts are repeated as the screen found them), or trajectories.
+    study
+        What the columns mean.
+    seed
+        Seed of the resampled participants, and of values that stand for missing ones.
+    per_day
+        Decision points a day, where neither the study's `day_boundary` nor timestamps say it.
+    draws
+        Number of refits to resampled participants.
+
+    Returns
+    -------
+    PilotModel
+        A simulator of the pilot's own people; `draw_people` gives new ones.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\n[state.weather]\\n[state.engagement]\\n[state.fatigue]'
+    >>> logs = sf.simulators.HeartSteps(participants=10).collect(sf.policies.coin(2), decision_points=60, seed=0)
+    >>> fit_pilot(logs, sf.Study.parse(text), per_day=5)
+    PilotModel(participants=10, outcome='continuous', no effect)
     """
-    plain = model.in_environment(NO_EFFECT)
-    states, rewards = _visit(plain, points, seed)
-    uniform = np.random.default_rng(seed).random(rewards.shape).clip(NEAREST, 1 - NEAREST)
-    features = plain.features(states)
-    free = plain.available(states)
-    counted = np.ones(rewards.shape, dtype=bool) if free is None else np.asarray(free)
-    spread = float(rewards[counted].std())
-
-    def mean(shift: float) -> float:
-        drawn = plain.family.invert(ndtr(ndtri(uniform) + shift), features)
-        return float(plain.to_reward(plain.finish_outcome(drawn))[counted].mean())
-
-    base = mean(0.0)
-    low, high = sorted((0.0, 8.0 * np.sign(d)))
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if mean(middle) - base < d * spread else (low, middle)
-    return float((low + high) / 2 / d)
-
-
-def _visit(model: PilotModel, points: int, seed: int) -> tuple[Floats, Floats]:
-    """Inner states and rewards of everybody under a coin, (rows, decision points, people)."""
+    data = PilotArrays.of_logs(logs, study, per_day)
+    people = len(data.participants)
+    if people < FEW_PEOPLE:
+        rough = f"{people} participants say little about how people differ: trials simulated from them are rough"
+        warnings.warn(rough, FitWarning, stacklevel=2)
     rng = np.random.default_rng(seed)
-    replicates = model.people_differ_by_replicate
-    people = len(model.participants)
-    lanes = (people,) if replicates is None else (replicates, people)
-    state = model.begin(model.draw(rng, (model.initial_numbers, *lanes)))
-    states = []
-    rewards = []
-    for _ in range(points):
-        states.append(state)
-        sent = rng.random(lanes) < model.sends
-        state, reward = model.advance(state, sent, model.draw(rng, (model.step_numbers, *lanes)))
-        rewards.append(reward)
-    return np.stack(states, axis=1), np.stack(rewards)
+    columns = []
+    scores = []
+    moving = []
+    read = []
+    for name, variable in study.state.items():
+        if variable.derived:
+            continue
+        for column_name in study.columns_of(name):
+            number = study.state_names.index(column_name)
+            values = data.state[..., number]
+            _check_known(data, name, values)
+            is_number = variable.kind == Number.name
+            table = ScoreTable.of_values(values[data.present]) if is_number else None
+            mean = 0.0 if is_number else float(np.nanmean(values[data.present]))
+            columns.append(StateColumn(table, mean))
+            scores.append(values - mean if table is None else table.to_scores(values, rng.random(values.shape)))
+            # What is the same for everybody at every time, such as the day, does not respond to prompts.
+            differs = (values != np.roll(values, 1, axis=0)) & ~np.isnan(values) & ~np.isnan(np.roll(values, 1, axis=0))
+            moving.append(bool(differs.any()) and variable.kind in (Number.name, YesNo.name))
+            read.append(number)
+    stacked = np.stack(scores) if scores else np.zeros((0, *data.present.shape))
+    shape = OutcomeShape.of_values(data)
+    reward = data.reward
+    parts = [reward]
+    scale: tuple[float, ...] = (1.0,)
+    if shape.family == "zeros":
+        positive = np.where(np.isnan(reward), np.nan, reward != shape.zero)
+        amount = np.where(positive == 1, reward, np.nan)
+        parts = [positive, amount]
+        scale = (float(np.nanmean(amount)) - shape.zero, float(np.nanmean(positive)))
+    effects = fit_effects(data, stacked, np.array(moving, dtype=bool), parts, scale, rng, draws)
+    levels: list[Floats] = []
+    for part, values in zip(effects.parts, parts, strict=True):
+        drawn = _complete(part, rng)
+        is_chance = shape.family == "binary" or (shape.family == "zeros" and not levels)
+        levels.append(_find_latent(part.fitted, values, rng) if is_chance else np.where(np.isnan(values), drawn, values))
+    for number, column in enumerate(columns):
+        if column.table is None:
+            values = np.where(np.isnan(stacked[number]), np.nan, stacked[number] + column.mean)
+            expected = np.broadcast_to(fill_with_means(values).mean(axis=1, keepdims=True), values.shape)
+            stacked[number] = _find_latent(expected, values, rng)
+        else:
+            stacked[number] = fill_with_means(stacked[number])
+    recorded = np.moveaxis(data.recorded[..., read], -1, 0)
+    screened = np.moveaxis(data.state[..., read], -1, 0)
+    lengths = data.present.sum(axis=1)
+    return PilotModel(
+        study=study,
+        participants=data.participants,
+        per_day=data.per_day,
+        people=PilotPeople(
+            length=np.where(lengths >= data.per_day, lengths // data.per_day * data.per_day, lengths),
+            available=data.available,
+            shown=np.where(np.isnan(screened), recorded, np.nan),
+            missing=np.isnan(recorded),
+            shown_reward=np.where(np.isnan(reward), data.recorded_reward, np.nan),
+            lost=np.isnan(data.recorded_reward),
+            sent=data.sent,
+            probability=data.probability,
+            present=data.present,
+            reward=reward,
+            states=screened,
+        ),
+        columns=tuple(columns),
+        scores=stacked,
+        outcome=shape,
+        levels=tuple(levels),
+        effects=effects,
+    )
+
+
+def _check_known(data: PilotArrays, name: str, column: Floats) -> None:
+    """Refuse a variable that is never known twice in a row, since its transitions cannot be learned."""
+    known = data.present & ~np.isnan(column)
+    if not (known[:, 1:] & known[:, :-1]).any():
+        known_at = "at two decision points in a row" if known.any() else "at any decision point"
+        raise InputError(
+            f"the pilot's '{name}' is not known {known_at}, so its changes over time cannot be learned; leave it out of "
+            f"[state], give a longer pilot, or {NO_PILOT}"
+        )
+
+
+def _complete(part: OutcomeEffects, rng: np.random.Generator) -> Floats:
+    """Expected values with a residual of the same person each (of anybody, for people without any)."""
+    known = part.residual[~np.isnan(part.residual)]
+    drawn = np.empty(part.residual.shape)
+    for person, row in enumerate(part.residual):
+        pool = row[~np.isnan(row)]
+        drawn[person] = rng.choice(pool if len(pool) > 1 else known, len(row))
+    return part.fitted + drawn
+
+
+def _find_latent(chance: Floats, values: Floats, rng: np.random.Generator) -> Floats:
+    """Numbers that are above 0 where a value is 1: the chance less a uniform number given the value."""
+    chance = chance.clip(0.02, 0.98)
+    uniform = rng.random(chance.shape)
+    values = np.where(np.isnan(values), uniform < chance, values)
+    given = np.where(values > 0, rng.random(chance.shape) * chance, chance + rng.random(chance.shape) * (1 - chance))
+    return np.asarray(chance - given)
+
+
+def from_study(
+    study: Study,
+    *,
+    participants: int = 50,
+    seed: int,
+    mean: float | None = None,
+    sd: float | None = None,
+    between: float = 0.3,
+    carried: float = 0.2,
+    availability: float = 1.0,
+    missing: float = 0.0,
+    per_day: int | None = None,
+    points: int = 210,
+) -> PilotModel:
+    """A model without a pilot: from the study's ranges and the given numbers.
+
+    Parameters
+    ----------
+    study
+        Its state variables move within their ranges (without one: within three scales of their centre).
+    participants, seed
+        The number of people, and the seed of their draw.
+    mean, sd
+        Of the outcome; by default the middle of the reward's range and a sixth of its width.
+    between
+        The share of the outcome's variance that lies between people.
+    carried
+        The share of an outcome's deviation that carries over to the next.
+    availability, missing
+        Shares of decision points: available, and with the outcome lost.
+    per_day
+        Decision points a day; by default the study's `day_boundary`, or 1.
+    points
+        Decision points that are drawn for everybody; later ones repeat them.
+
+    Returns
+    -------
+    PilotModel
+        Without any effect; give it one with `in_environment`.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\n[state.mood]\\nrange = [0, 10]\\n[reward]\\nrange = [0, 100]'
+    >>> from_study(sf.Study.parse(text), participants=4, seed=1).state_names
+    ('mood',)
+    """
+    limits = study.reward.range
+    if limits is not None:
+        mean = sum(limits) / 2 if mean is None else mean
+        sd = (limits[1] - limits[0]) / 6 if sd is None else sd
+    if mean is None or sd is None:
+        raise InputError("the study does not say how the outcome varies; write [reward] range = [0, 100], or give mean, sd")
+    if not (sd > 0 and 0 <= between < 1 and 0 <= carried < 1 and 0 < availability <= 1 and 0 <= missing < 1):
+        raise InputError("sd must be above 0; between, carried and missing are shares below 1, availability one above 0")
+    rng = np.random.default_rng(seed)
+    shape = (participants, points)
+
+    def wander(share_between: float, share_carried: float) -> Floats:
+        """Standard normal numbers, with this share of variance between people and of deviations carried over."""
+        level = np.sqrt(share_between) * rng.standard_normal((participants, 1))
+        noise = rng.standard_normal(shape)
+        for t in range(1, points):
+            noise[:, t] = share_carried * noise[:, t - 1] + np.sqrt(1 - share_carried**2) * noise[:, t]
+        return np.asarray(level + np.sqrt(1 - share_between) * noise)
+
+    columns = []
+    scores = []
+    for name, variable in study.state.items():
+        kind = variable.variable_kind
+        if variable.derived:
+            continue
+        if variable.kind == Number.name:
+            span = kind.range if kind.range is not None else (kind.centre - 3 * kind.scale, kind.centre + 3 * kind.scale)
+            edges = np.linspace(-3.0, 3.0, 101)
+            values = (np.linspace(*span, 101) - kind.centre) / kind.scale
+            columns.append(StateColumn(ScoreTable(values, edges, edges), 0.0))
+            scores.append(wander(0.25, 0.5))
+            continue
+        # All levels equally often, in runs: thirds (halves, …) of a number that carries over.
+        level = np.argsort(np.argsort(wander(0.1, 0.7), axis=None), axis=None).reshape(shape) / (participants * points)
+        names = study.columns_of(name)
+        code = np.floor(level * (len(names) + 1))
+        columns += [StateColumn(None, 1 / (len(names) + 1))] * len(names)
+        scores += [np.where(code == 1 + number, 0.5, -0.5) for number in range(len(names))]
+    outcome = OutcomeShape("continuous", limits or (-np.inf, np.inf), 0.0, 0.0)
+    size = len(columns)
+    part = OutcomeEffects(
+        now=np.zeros(1),
+        moderators=np.zeros((1, size)),
+        states=np.zeros((1, size)),
+        doses=np.zeros((1, len(MEMORIES))),
+        deviation=np.zeros(participants),
+        deviation_error=np.zeros(participants),
+        fitted=np.zeros(shape),
+        residual=np.zeros(shape),
+    )
+    effects = PilotEffects(
+        states=StateEffects(np.zeros((1, size)), np.zeros((1, size))),
+        parts=(part,),
+        rate=0.0,
+        doses=np.ones(len(MEMORIES)),
+        most=np.full(len(MEMORIES), np.inf),
+        people=participants,
+        scale=(1.0,),
+        spread=float(sd),
+    )
+    marks = wander(0.1, 0.5)
+    lost = wander(0.1, 0.5)
+    count = per_day or (study.days if isinstance(study.days, int) else 1)
+    return PilotModel(
+        study=study,
+        participants=np.arange(participants),
+        per_day=count,
+        people=PilotPeople(
+            length=np.full(participants, max(points // count * count, 1)),
+            available=marks <= np.quantile(marks, availability),
+            shown=np.full((size, *shape), np.nan),
+            missing=np.zeros((size, *shape), dtype=bool),
+            shown_reward=np.full(shape, np.nan),
+            lost=lost < np.quantile(lost, missing) if missing else np.zeros(shape, dtype=bool),
+            sent=np.zeros(shape),
+            probability=np.full(shape, 0.5),
+            present=np.ones(shape, dtype=bool),
+            reward=np.full(shape, np.nan),
+            states=np.full((size, *shape), np.nan),
+        ),
+        columns=tuple(columns),
+        scores=np.stack(scores) if scores else np.zeros((0, *shape)),
+        outcome=outcome,
+        levels=(mean + sd * wander(between, carried),),
+        effects=effects,
+    )

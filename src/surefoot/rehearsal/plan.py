@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from surefoot.errors import InputError
 from surefoot.rehearsal.environments import (
     NO_EFFECT,
+    PILOT_EFFECT,
     Burden,
-    Effect,
     Environment,
-    Fading,
-    PeopleDiffer,
-    standardised_effect,
+    Name,
+    NotNegative,
+    Positive,
+    Share,
 )
-from surefoot.rehearsal.pilot_fit import PilotEffect
 from surefoot.study import Study
 from surefoot.study.model import MethodChoice
 from surefoot.study.toml_file import Finite, Probability, Section, parse_toml, read_text
 
 Count = Annotated[int, Field(ge=1)]
-Name = Annotated[str, Field(min_length=1)]
-Positive = Annotated[Finite, Field(gt=0)]
-NotNegative = Annotated[Finite, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
 
 COIN = "coin"
 NEVER = "never"
@@ -126,52 +122,6 @@ class Candidate:
         return self.send is None
 
 
-class BurdenPlan(Section):
-    """`burden` of an environment: prompts that cost later. The keys are those of `Burden`."""
-
-    response: Finite = 0.0
-    baseline: Finite = 0.0
-    recovery: Share = 0.8
-
-
-class EnvironmentPlan(Section):
-    """`[[environment]]`: the effects of sending on the outcome."""
-
-    name: Name | None = None
-    effect: Finite | None = None
-    """Standard deviations of the reward."""
-    pilot: bool = False
-    """The pilot's own effect, with its uncertainty, instead of `effect`."""
-    people_differ: NotNegative | None = None
-    """Standard deviation of everybody's factor of the effect, which is 1 on average."""
-    half_life: Positive | None = None
-    """Days after which half of the effect is left."""
-    burden: BurdenPlan | None = None
-
-    @model_validator(mode="after")
-    def _has_one_size(self) -> EnvironmentPlan:
-        if self.pilot == (self.effect is not None):
-            raise ValueError("an environment has either effect = 0.2 (standard deviations) or pilot = true")
-        return self
-
-    def make_environment(self, pilot: PilotEffect | None) -> Environment:
-        """The environment; `pilot` is the effect in the pilot."""
-        changes: list[Effect] = []
-        if self.people_differ is not None:
-            changes.append(PeopleDiffer.by(self.people_differ))
-        if self.half_life is not None:
-            changes.append(Fading(self.half_life))
-        if self.burden is not None:
-            changes.append(Burden(**self.burden.model_dump()))
-        if self.effect is not None:
-            environment = standardised_effect(self.effect, *changes)
-        elif pilot is None:
-            raise InputError("an environment with pilot = true needs a pilot; write effect = 0.2 with your number instead")
-        else:
-            environment = pilot.environment.with_changes(changes)
-        return environment if self.name is None else replace(environment, name=self.name)
-
-
 class CandidatePlan(MethodChoice):
     """`[[candidate]]`: a method as `[method]` of a study names it, with a label."""
 
@@ -179,9 +129,8 @@ class CandidatePlan(MethodChoice):
 
 
 class PeoplePlan(Section):
-    """`[people]`: the family of outcomes; the other keys replace a pilot where there is none."""
+    """`[people]`: numbers that replace a pilot where there is none."""
 
-    outcome: str | None = None
     mean: Finite | None = None
     sd: Positive | None = None
     between: Share = 0.3
@@ -203,22 +152,26 @@ class SafetyRule(Section):
     """Of the primary analysis' test."""
 
 
-DEFAULT_ENVIRONMENTS = (
-    EnvironmentPlan(effect=0.2),
-    EnvironmentPlan(name="effect 0.2, costs later", effect=0.2, burden=BurdenPlan(response=0.3, baseline=0.02)),
+ASSUMED_ENVIRONMENTS = (
+    Environment(effect=0.2),
+    Environment(name="effect 0.2, costs later", effect=0.2, burden=Burden(response=0.3, baseline=0.02)),
 )
+"""Without a pilot and without others in the plan."""
+RANGE = tuple(Environment(pilot=True, carry_over=carry_over) for carry_over in ("none", "low", "high"))
+"""Rehearsed as well where the pilot cannot tell what earlier prompts do."""
 
 
 class RehearsalPlan(Section):
     """The plan of a rehearsal."""
 
-    trials: Annotated[int, Field(ge=2)] = 100
-    """Number of trials in every environment, each with people of its own."""
+    trials: Annotated[int, Field(ge=2)] = 24
+    """Number of trials in every environment, each with people of its own; with the pilot's effects as many again, each with
+    effects drawn from their uncertainty."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Root of all random numbers."""
-    block: Count = 20
+    block: Count = 6
     """Trials that are simulated and stored together."""
-    tuning_trials: Annotated[int, Field(ge=2)] = 20
+    tuning_trials: Annotated[int, Field(ge=2)] = 6
     """Trials that find the best fixed probability; they are not reported."""
     methods: tuple[str, ...] = ()
     """Names of methods; the study's own unless given."""
@@ -226,7 +179,7 @@ class RehearsalPlan(Section):
     """Further fixed probabilities of sending."""
     candidate: tuple[CandidatePlan, ...] = ()
     """`[[candidate]]`: methods with parameters of their own."""
-    environment: tuple[EnvironmentPlan, ...] | None = None
+    environment: tuple[Environment, ...] | None = None
     """`[[environment]]`: environments in addition to no effect."""
     design: TrialDesign = TrialDesign()
     """`[design]`: people, days, updates."""
@@ -264,13 +217,17 @@ class RehearsalPlan(Section):
         _refuse_same_names("candidates", [candidate.name for candidate in candidates])
         return candidates
 
-    def list_environments(self, pilot: PilotEffect | None) -> list[Environment]:
-        """No effect, then those of the plan; by default the pilot's effect, 0.2, and 0.2 that costs later."""
+    def list_environments(self, *, has_pilot: bool, is_unclear: bool = False) -> list[Environment]:
+        """No effect, then those of the plan; by default the pilot's effects, and the range of those of earlier prompts where
+        the pilot cannot tell. Without a pilot: 0.2, and 0.2 that costs later."""
         planned = self.environment
         if planned is None:
-            planned = (*((EnvironmentPlan(pilot=True),) if pilot is not None else ()), *DEFAULT_ENVIRONMENTS)
-        environments = [NO_EFFECT, *(environment.make_environment(pilot) for environment in planned)]
-        _refuse_same_names("environments", [environment.name for environment in environments])
+            from_pilot = (PILOT_EFFECT, *(RANGE if is_unclear else ()))
+            planned = from_pilot if has_pilot else ASSUMED_ENVIRONMENTS
+        if not has_pilot and any(environment.pilot for environment in planned):
+            raise InputError("an environment with pilot = true needs a pilot; write effect = 0.2 with your number instead")
+        environments = [NO_EFFECT, *planned]
+        _refuse_same_names("environments", [environment.title for environment in environments])
         return environments
 
 

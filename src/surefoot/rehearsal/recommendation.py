@@ -3,40 +3,48 @@
 Every candidate is judged except the references: coin, never, always, and the best fixed probability, which is unknown before
 a trial. In one environment a candidate is safely better when
 
-1. its mean outcome is significantly higher than the coin's, and 2. than never's: the interval of the differences over trials
-   (the same people, the same chance) lies above 0, adjusted for the number of comparisons in the environment (Bonferroni);
+1. its mean outcome is significantly higher than the coin's, and 2. than never's: the one-sided 95 % limit of the paired
+   difference, with the pilot's uncertainty and the simulation's, lies above 0;
 3. it does not harm significantly more people than the plan allows, or than the coin;
 4. it does not lose significantly more power against the coin than the plan allows;
 5. its primary analysis does not reject significantly more often than its level where there is no effect.
 
 Of these the candidate with the greatest mean outcome is recommended. Over all environments: one that is recommended in at
-least one of them, is nowhere significantly worse than the coin, and meets 3 to 5 everywhere.
+least one of them, is nowhere significantly worse than the coin, and meets 3 to 5 everywhere. The ends of the interval of
+what earlier prompts do are shown and not judged, since the pilot's uncertainty holds them already. Where the model does not
+show the pilot's effects, none is recommended.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
-from surefoot.inference.intervals import Interval, jackknife_interval, mean_interval, wilson_interval
+from surefoot.inference.intervals import Interval, jackknife_interval, t_interval, t_quantile, wilson_interval
 from surefoot.rehearsal.environments import Environment
 from surefoot.rehearsal.plan import COIN, NEVER, REFERENCES, Candidate, SafetyRule
 from surefoot.reports.numbers import format_number, format_percent
+from surefoot.reports.summaries import to_plain
 
 Floats = NDArray[np.float64]
 NOTHING = Interval(np.nan, np.nan, np.nan, np.nan)
 FEW = 3
 """With fewer analysed trials nothing is said about the primary analysis."""
 CURVES = ("outcome_by_day", "sent_by_day")
+LEVELS = ("outcome", "lower_quarter")
+"""Measures with the uncertainty of the pilot's mean outcome."""
+SHARES = ("harmed", "sent", "sent_low", "sent_high", "effective_share", "fallback", "left")
 MEANS = (
-    *("outcome", "lower_quarter", "sent", "sent_low", "sent_high", "over_coin", "over_never", "harmed", "regret"),
-    *("effective_share", "fallback", "left", "updates_done", "updates_refused", "updates_waiting", "updates_failed"),
+    *LEVELS,
+    *SHARES,
+    *("over_coin", "over_never", "regret", "estimate", "standard_error"),
+    *("updates_done", "updates_refused", "updates_waiting", "updates_failed"),
 )
 """Measures that are averaged over trials."""
 NONE = "no candidate is safely better than a coin"
@@ -44,9 +52,22 @@ MOSTLY = 0.5
 """Guard rails that refuse more than this share of the updates are named."""
 
 
+@dataclass(frozen=True)
+class Uncertainty:
+    """What a pilot leaves open; without a pilot nothing is."""
+
+    people: int = 0
+    """In the pilot."""
+    level: float = 0.0
+    """Standard error of the mean reward between people."""
+
+
 @dataclass(frozen=True, eq=False)
 class CandidateAnswers:
-    """One candidate in one environment over all trials; every number has its Monte Carlo error."""
+    """One candidate in one environment over all trials.
+
+    Intervals hold the pilot's uncertainty and the simulation's; `simulation_error` is the simulation's alone.
+    """
 
     environment: str
     """Its name."""
@@ -58,37 +79,55 @@ class CandidateAnswers:
     """Of the primary analysis' test."""
     is_null: bool
     """Whether sending does nothing: rejections are type I errors."""
-    same_truth: bool
-    """Whether the effect is the same in every trial, so that the spread of the estimates can be compared with their
-    standard errors."""
     values: Mapping[str, Floats]
-    """Measure → a value for each trial, from `run_block`."""
+    """Measure → a value for each trial with the estimated effects."""
+    drawn: Mapping[str, Floats]
+    """Measure → a value for each of the same trials with effects drawn from the pilot's uncertainty; empty without them."""
+    uncertainty: Uncertainty = Uncertainty()
+    """Of the pilot."""
     reasons: tuple[str, ...] = ()
     """Why some trials could not be analysed."""
     refusals: Mapping[str, int] = field(default_factory=dict)
     """Check → number of updates it refused, over all trials."""
+    failures: tuple[str, ...] = ()
+    """Why updates failed."""
 
     @classmethod
     def join(
-        cls, environment: Environment, candidate: Candidate, level: float, blocks: Iterable[Mapping[str, Any]]
+        cls,
+        environment: Environment,
+        candidate: Candidate,
+        level: float,
+        uncertainty: Uncertainty,
+        blocks: Iterable[Mapping[str, Any]],
+        drawn: Iterable[Mapping[str, Any]] = (),
     ) -> CandidateAnswers:
         """From the results of blocks in the order of their trials."""
-        joined: dict[str, list[Any]] = {}
-        for block in blocks:
-            for measure, values in block[candidate.name].items():
-                joined.setdefault(measure, []).extend(values)
-        reasons = tuple(dict.fromkeys(text for text in joined.pop("no_analysis") if text))
-        refusals = Counter(check for checks in joined.pop("refused_by") for check in checks)
+
+        def collect(results: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+            joined: dict[str, list[Any]] = {}
+            for block in results:
+                for measure, values in block[candidate.name].items():
+                    joined.setdefault(measure, []).extend(values)
+            return joined
+
+        joined = collect(blocks)
+        texts = {name: joined.pop(name) for name in ("no_analysis", "refused_by", "failures")}
+        numbers = {measure: np.asarray(values, dtype=np.float64) for measure, values in joined.items()}
+        redrawn = collect(drawn)
+        refusals = Counter(check for checks in texts["refused_by"] for check in checks)
         return cls(
-            environment=environment.name,
+            environment=environment.title,
             candidate=candidate.name,
             sends=candidate.send,
             level=level,
-            is_null=not environment.effects,
-            same_truth=not environment.varies_by_trial,
-            values={measure: np.asarray(values, dtype=np.float64) for measure, values in joined.items()},
-            reasons=reasons,
+            is_null=environment.is_null,
+            values=numbers,
+            drawn={measure: np.asarray(redrawn[measure], dtype=np.float64) for measure in numbers if measure in redrawn},
+            uncertainty=uncertainty,
+            reasons=tuple(dict.fromkeys(text for text in texts["no_analysis"] if text)),
             refusals=dict(refusals.most_common()),
+            failures=tuple(dict.fromkeys(text for text in texts["failures"] if text)),
         )
 
     @property
@@ -96,13 +135,47 @@ class CandidateAnswers:
         return len(self.values["outcome"])
 
     def mean(self, measure: str) -> Interval:
-        """Over trials."""
-        known = self.values[measure][~np.isnan(self.values[measure])]
-        return mean_interval(known) if len(known) else NOTHING
+        """The mean over trials of the estimated effects, with the pilot's uncertainty and the simulation's."""
+        return self._make_interval(self.values[measure], self.drawn.get(measure), measure)
 
-    def minus(self, other: CandidateAnswers, measure: str = "outcome") -> Floats:
-        """The difference in every trial: the same people, the same chance."""
-        return np.asarray(self.values[measure] - other.values[measure])
+    def minus(self, other: CandidateAnswers, measure: str = "outcome") -> Interval:
+        """The difference to another candidate: the same people, the same chance."""
+        drawn = self.drawn[measure] - other.drawn[measure] if measure in self.drawn else None
+        return self._make_interval(self.values[measure] - other.values[measure], drawn, "difference")
+
+    def simulation_error(self, measure: str) -> float:
+        """The standard error of the mean that more trials make smaller."""
+        known = self.values[measure][~np.isnan(self.values[measure])]
+        return float(known.std(ddof=1) / np.sqrt(len(known))) if len(known) > 1 else np.nan
+
+    @property
+    def _degrees(self) -> float:
+        """Degrees of freedom: of the people in the pilot and of the simulated trials."""
+        from_pilot = 1 / (self.uncertainty.people - 1) if self.drawn else 0.0
+        return 1 / (from_pilot + 1 / max(self.trials - 1, 1))
+
+    def _pilot_variance(self, values: Floats, drawn: Floats | None) -> float:
+        if drawn is None:
+            return 0.0
+        differences = (drawn - values)[~np.isnan(drawn - values)]
+        return float(differences.var(ddof=1)) if len(differences) > 1 else 0.0
+
+    def _make_interval(self, values: Floats, drawn: Floats | None, measure: str) -> Interval:
+        known = values[~np.isnan(values)]
+        if len(known) < 2:
+            return NOTHING._replace(value=float(known[0])) if len(known) else NOTHING
+        variance = float(known.var(ddof=1)) / len(known) + self._pilot_variance(values, drawn)
+        if measure in LEVELS:
+            variance += self.uncertainty.level**2
+        interval = t_interval(float(known.mean()), float(np.sqrt(variance)), self._degrees)
+        if measure in SHARES:
+            return interval._replace(low=max(interval.low, 0.0), high=min(interval.high, 1.0))
+        return interval
+
+    def lower_limit(self, measure: str) -> float:
+        """The one-sided 95 % limit of a mean."""
+        interval = self.mean(measure)
+        return interval.value - float(stdtrit(self._degrees, 0.95)) * interval.standard_error
 
     @property
     def _analysed(self) -> NDArray[np.bool_]:
@@ -110,12 +183,25 @@ class CandidateAnswers:
 
     @property
     def rejections(self) -> Interval:
-        """How often the primary analysis finds an effect: power, or type I error where there is none; Wilson's interval."""
+        """How often the primary analysis finds an effect: power, or type I error where there is none.
+
+        Wilson's interval, widened to the power at either end of the interval of the effect that the pilot leaves open.
+        """
         known = self.values["p_value"][self._analysed]
         if len(known) < FEW:
             return NOTHING
         share = float((known < self.level).mean())
         (low,), (high,) = wilson_interval(np.array([share * len(known)]), np.array([float(len(known))]))
+        variance = self._pilot_variance(self.values["estimate"], self.drawn.get("estimate"))
+        if variance > 0:
+            half = t_quantile(self._degrees) * np.sqrt(variance)
+            error = float(np.nanmean(self.values["standard_error"]))
+            effect = float(np.nanmean(self.values["estimate"]))
+            effects = np.linspace(effect - half, effect + half, 41) / error
+            critical = float(ndtri(1 - self.level / 2))
+            power = ndtr(effects - critical) + ndtr(-effects - critical)
+            low = min(low, float(power.min()))
+            high = max(high, float(power.max()))
         return Interval(share, float(np.sqrt(share * (1 - share) / len(known))), float(low), float(high))
 
     @property
@@ -124,7 +210,7 @@ class CandidateAnswers:
         estimate = self.values["estimate"][self._analysed]
         error = self.values["standard_error"][self._analysed]
         count = len(estimate)
-        if count < FEW or not self.same_truth:
+        if count < FEW:
             return NOTHING
         # Σ (x − x̄)² without one value falls by n/(n − 1) (x − x̄)².
         deviations = (estimate - estimate.mean()) ** 2
@@ -137,11 +223,13 @@ class CandidateAnswers:
         """Share of the updates with a policy that the guard rails refused."""
         refused = self.values["updates_refused"]
         judged = self.values["updates_done"] + refused
-        return mean_interval(refused[judged > 0] / judged[judged > 0]) if judged.any() else NOTHING
+        with np.errstate(invalid="ignore"):
+            interval = self._make_interval(refused / judged, None, "harmed")
+        return interval if judged.any() else NOTHING
 
     @property
     def curves(self) -> dict[str, tuple[Floats, Floats]]:
-        """Mean over trials and its Monte Carlo error, by the day of the participants."""
+        """Mean over trials and its simulation error, by the day of the participants."""
         root = np.sqrt(self.trials)
         return {
             name: (np.asarray(self.values[name].mean(axis=0)), np.asarray(self.values[name].std(axis=0, ddof=1) / root))
@@ -149,9 +237,18 @@ class CandidateAnswers:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and text, for JSON: estimate, Monte Carlo error and 95 % interval."""
-        intervals = {name: self.mean(name) for name in MEANS}
-        intervals |= {"rejections": self.rejections, "honesty": self.honesty, "refused_updates": self.refused_updates}
+        """Plain numbers and text, for JSON: estimate, standard error, 95 % interval, simulation error, and the spread of
+        single trials, against which a real one can be held."""
+        means = {}
+        for name in MEANS:
+            trials = self.drawn.get(name, self.values[name])
+            spread = float(np.nanstd(trials, ddof=1)) if (~np.isnan(trials)).sum() > 1 else np.nan
+            means[name] = {
+                **self.mean(name)._asdict(),
+                "simulation_error": self.simulation_error(name),
+                "spread_of_trials": float(np.hypot(spread, self.uncertainty.level if name in LEVELS else 0.0)),
+            }
+        others = {"rejections": self.rejections, "honesty": self.honesty, "refused_updates": self.refused_updates}
         return {
             "environment": self.environment,
             "candidate": self.candidate,
@@ -160,7 +257,9 @@ class CandidateAnswers:
             "analysed": int(self._analysed.sum()),
             "not_analysed_because": list(self.reasons),
             "updates_refused_by": dict(self.refusals),
-            **{name: interval._asdict() for name, interval in intervals.items()},
+            "updates_failed_because": list(self.failures),
+            **means,
+            **{name: interval._asdict() for name, interval in others.items()},
             "curves": {
                 name: {"mean": mean.tolist(), "error": error.tolist()} for name, (mean, error) in self.curves.items()
             },
@@ -174,7 +273,7 @@ class Verdict:
     candidate: str
     """Its name."""
     over_coin: Interval
-    """Difference of mean outcomes, with an interval adjusted for the number of comparisons."""
+    """Difference of mean outcomes."""
     over_never: Interval
     """The same against never."""
     worse: bool
@@ -201,6 +300,8 @@ class Recommendation:
     """In words."""
     verdicts: tuple[Verdict, ...] = ()
     """Of every candidate."""
+    is_judged: bool = True
+    """False for environments that the recommendation over all leaves out."""
 
     @property
     def sentence(self) -> str:
@@ -209,10 +310,7 @@ class Recommendation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
-        verdicts = [
-            {**asdict(verdict), "over_coin": verdict.over_coin._asdict(), "over_never": verdict.over_never._asdict()}
-            for verdict in self.verdicts
-        ]
+        verdicts = to_plain(self.verdicts)
         return {
             "environment": self.environment,
             "candidate": self.candidate,
@@ -221,50 +319,47 @@ class Recommendation:
         }
 
 
-def compare_pairs(differences: Floats, comparisons: int = 1) -> Interval:
-    """The mean of paired differences over trials, with an interval adjusted for the number of comparisons."""
-    interval = mean_interval(differences)
-    half = float(stdtrit(len(differences) - 1, 1 - 0.025 / comparisons)) * interval.standard_error
-    return interval._replace(low=interval.value - half, high=interval.value + half)
-
-
 def recommend(
-    answers: Mapping[str, CandidateAnswers], null: Mapping[str, CandidateAnswers], rule: SafetyRule
+    answers: Mapping[str, CandidateAnswers],
+    null: Mapping[str, CandidateAnswers],
+    rule: SafetyRule,
+    *,
+    is_judged: bool = True,
 ) -> Recommendation:
     """For one environment; `null` are the answers where there is no effect."""
     coin = answers[COIN]
-    judged = [name for name in answers if name not in REFERENCES]
     verdicts = []
-    for name in judged:
-        over_coin, over_never = (
-            compare_pairs(answers[name].values[measure], 2 * len(judged)) for measure in ("over_coin", "over_never")
-        )
+    for name, candidate in answers.items():
+        if name in REFERENCES:
+            continue
+        over_coin = candidate.mean("over_coin")
         doubts = tuple(
-            f"its mean outcome is not significantly higher than {reference}'s ({_show(difference)})"
-            for reference, difference in (("the coin", over_coin), ("never", over_never))
-            if not difference.low > 0
+            f"its mean outcome is not significantly higher than {reference}'s ({show_interval(candidate.mean(measure))})"
+            for reference, measure in (("the coin", "over_coin"), ("never", "over_never"))
+            if not candidate.lower_limit(measure) > 0
         )
-        dangers = tuple(_list_dangers(answers[name], coin, null[name], rule))
-        verdicts.append(Verdict(name, over_coin, over_never, over_coin.high < 0, dangers, doubts))
+        dangers = tuple(_list_dangers(candidate, coin, null[name], rule))
+        verdicts.append(Verdict(name, over_coin, candidate.mean("over_never"), over_coin.high < 0, dangers, doubts))
     better = [verdict for verdict in verdicts if verdict.is_better]
     if not better:
-        return Recommendation(coin.environment, None, _explain_none(verdicts, answers), tuple(verdicts))
+        reason = _explain_none(verdicts, answers)
+        return Recommendation(coin.environment, None, reason, tuple(verdicts), is_judged)
     best = max(better, key=lambda verdict: verdict.over_coin.value)
     winner = answers[best.candidate]
     alike = [
         verdict.candidate
         for verdict in better
-        if verdict is not best and not mean_interval(winner.minus(answers[verdict.candidate])).excludes_zero
+        if verdict is not best and not winner.minus(answers[verdict.candidate]).excludes_zero
     ]
     reason = (
-        f"its mean outcome is above the coin's by {_show(best.over_coin)} and above never's by {_show(best.over_never)} "
-        f"({winner.trials} trials, the same people and chance); {format_percent(winner.mean('harmed').value)} of people "
-        "are harmed against never, and the primary analysis finds an effect in "
-        f"{format_percent(winner.rejections.value, 0)} of trials"
+        f"its mean outcome is above the coin's by {show_interval(best.over_coin)} and above never's by "
+        f"{show_interval(best.over_never)} ({winner.trials} trials, the same people and chance); "
+        f"{format_percent(winner.mean('harmed').value)} of people are harmed against never, and the primary analysis finds "
+        f"an effect in {format_percent(winner.rejections.value, 0)} of trials"
     )
     if alike:
         reason += f"; statistically indistinguishable from it: {', '.join(alike)}"
-    return Recommendation(coin.environment, best.candidate, reason, tuple(verdicts))
+    return Recommendation(coin.environment, best.candidate, reason, tuple(verdicts), is_judged)
 
 
 def _list_dangers(
@@ -272,29 +367,31 @@ def _list_dangers(
 ) -> list[str]:
     dangers = []
     harmed = candidate.mean("harmed")
-    more_than_coin = compare_pairs(candidate.minus(coin, "harmed"))
-    if harmed.low > rule.harmed and more_than_coin.low > 0:
+    if harmed.low > rule.harmed and candidate.minus(coin, "harmed").low > 0:
         dangers.append(
             f"it harms {format_percent(harmed.value)} of people against never, "
             f"a coin {format_percent(coin.mean('harmed').value)}"
         )
-    coin_rejects = (coin.values["p_value"] < rule.level).astype(np.float64)
-    rejects = (candidate.values["p_value"] < rule.level).astype(np.float64)
+    power = candidate.rejections
+    coin_power = coin.rejections
     if np.isnan(candidate.values["p_value"]).all():
         reason = candidate.reasons[0] if candidate.reasons else "the test has no result"
         dangers.append(f"its logs cannot be analysed: {reason}")
-    elif not candidate.is_null and compare_pairs(coin_rejects - rejects).low > rule.power_loss:
-        dangers.append(
-            f"its primary analysis has a power of {format_percent(rejects.mean(), 0)}, "
-            f"after a coin {format_percent(coin_rejects.mean(), 0)}"
-        )
+    elif not candidate.is_null:
+        error = np.hypot(power.standard_error, coin_power.standard_error)
+        if coin_power.value - power.value - t_quantile(candidate.trials - 1) * error > rule.power_loss:
+            dangers.append(
+                f"its primary analysis has a power of {format_percent(power.value, 0)}, "
+                f"after a coin {format_percent(coin_power.value, 0)}"
+            )
     errors = null.rejections
     if errors.low > rule.level:
         dangers.append(f"its primary analysis finds an effect in {format_percent(errors.value)} of trials without one")
     return dangers
 
 
-def _show(interval: Interval) -> str:
+def show_interval(interval: Interval) -> str:
+    """Estimate and ends, as text."""
     return f"{format_number(interval.value)}, {format_number(interval.low)} to {format_number(interval.high)}"
 
 
@@ -310,24 +407,30 @@ def _explain_none(verdicts: Sequence[Verdict], answers: Mapping[str, CandidateAn
     if refused > MOSTLY:
         check = next(iter(candidate.refusals))
         reason += f". The guard rails refused {format_percent(refused, 0)} of its updates, most often by '{check}'"
-    never = compare_pairs(answers[NEVER].values["over_coin"])
-    return reason + (f". Sending nothing is better than a coin here, by {_show(never)}" if never.low > 0 else "")
+    if candidate.failures:
+        reason += f". Updates failed: {candidate.failures[0]}"
+    never = answers[NEVER].mean("over_coin")
+    return reason + (f". Sending nothing is better than a coin here, by {show_interval(never)}" if never.low > 0 else "")
 
 
-def recommend_overall(by_environment: Sequence[Recommendation], spread: float) -> Recommendation:
-    """Over all environments; of several the one with the greatest mean gain."""
+def recommend_overall(by_environment: Sequence[Recommendation], spread: float, faults: Sequence[str]) -> Recommendation:
+    """Over all environments that are judged; of several the one with the greatest mean gain. `faults` are effects of the
+    pilot that the model does not show."""
+    judged = [choice for choice in by_environment if choice.is_judged]
     verdicts: dict[str, list[Verdict]] = {}
-    for recommendation in by_environment:
+    for recommendation in judged:
         for verdict in recommendation.verdicts:
             verdicts.setdefault(verdict.candidate, []).append(verdict)
-    recommended = [name for name in verdicts if any(name == choice.candidate for choice in by_environment)]
+    recommended = [name for name in verdicts if any(name == choice.candidate for choice in judged)]
+    if faults:
+        return Recommendation(None, None, f"the model is unsafe, since it does not show what the pilot does: {faults[0]}")
     safe = [name for name in recommended if not any(verdict.unsafe or verdict.worse for verdict in verdicts[name])]
     if not safe:
         reasons = [f"{name} is recommended in one environment but not safe in another" for name in recommended]
         return Recommendation(None, None, "; ".join(reasons) or "none is in any environment")
     gains = {name: float(np.mean([verdict.over_coin.value for verdict in verdicts[name]])) for name in safe}
     best = max(safe, key=lambda name: gains[name])
-    environments = [str(choice.environment) for choice in by_environment if choice.candidate == best]
+    environments = [str(choice.environment) for choice in judged if choice.candidate == best]
     reason = (
         f"it is recommended in {', '.join(environments)}, and nowhere significantly worse than a coin or unsafe; mean gain "
         f"over the coin {format_number(gains[best])} ({gains[best] / spread:+.2f} standard deviations)"

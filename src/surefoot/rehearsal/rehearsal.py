@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 
 from surefoot.atomic_files import json_text, refuse_unwritable, write_texts
+from surefoot.data.log_columns import Problems
 from surefoot.data.log_table import LogFile
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.study_effects import plan_primary_effect
@@ -21,23 +22,20 @@ from surefoot.experiments.engine import UnitProgress, run_units
 from surefoot.fitting.parts import hash_arrays
 from surefoot.log_checks import check_logs, list_warnings
 from surefoot.numerics.parallel import count_cores
-from surefoot.policies import never
 from surefoot.rehearsal.model_checks import check_pilot_model
-from surefoot.rehearsal.pilot_fit import estimate_pilot_effect, fit_pilot, from_study
-from surefoot.rehearsal.pilot_model import PilotModel
+from surefoot.rehearsal.pilot_effects import RESAMPLES
+from surefoot.rehearsal.pilot_model import fit_pilot, from_study
 from surefoot.rehearsal.plan import RehearsalPlan
-from surefoot.rehearsal.recommendation import CandidateAnswers, recommend, recommend_overall
+from surefoot.rehearsal.recommendation import CandidateAnswers, Uncertainty, recommend, recommend_overall
 from surefoot.rehearsal.report import Rehearsal
 from surefoot.rehearsal.trial_blocks import Block, Stage, run_block, tune
 from surefoot.study import Study, StudyLogs
-from surefoot.study.log_reader import study_files
+from surefoot.study.log_reader import study_files, transform_reward
 from surefoot.version import __version__
 
 ENGINES = ("processes", "dask")
-FORMAT = "surefoot-rehearsal-1"
+FORMAT = "surefoot-rehearsal-2"
 MANIFEST = "manifest.json"
-SPREAD_TRIALS = 20
-"""Simulated trials for the reward's standard deviation."""
 
 
 def rehearse(
@@ -65,7 +63,8 @@ def rehearse(
     trials
         Trials of each environment, instead of the plan's number.
     folder
-        Stores finished blocks, so that an interrupted rehearsal goes on, and trials can be added.
+        Stores finished blocks, so that an interrupted rehearsal goes on, and trials can be added; nothing is written
+        without one.
     jobs
         Processes; 0 means one for every core. Never changes a number.
     engine, scheduler
@@ -108,71 +107,90 @@ def rehearse(
         refuse_other_results(Path(folder), manifest)
     logs = study.read(pilot) if isinstance(pilot, Path) else pilot
     warnings: list[str] = []
-    effect = checks = None
+    checks = None
+    uncertainty = Uncertainty()
     if logs is None:
-        people = plan.people.model_dump(exclude={"outcome"})
+        people = plan.people.model_dump()
         design = plan.design
         model = from_study(study, participants=design.participants, seed=plan.seed, per_day=design.per_day, **people)
     else:
         per_day = plan.design.per_day if "per_day" in plan.design.model_fields_set else None
-        model = fit_pilot(logs, study, seed=plan.seed, outcome=plan.people.outcome, per_day=per_day)
-        effect = estimate_pilot_effect(logs, study, seed=plan.seed)
-        checks = check_pilot_model(model, logs, seed=plan.seed, environment=effect.environment)
+        model = fit_pilot(logs, study, seed=plan.seed, per_day=per_day, draws=max(RESAMPLES, plan.trials))
+        checks = check_pilot_model(model, seed=plan.seed)
         warnings = list_warnings(check_logs(logs, study))
-    environments = plan.list_environments(effect)
-    spread = _measure_spread(model, plan)
+        uncertainty = Uncertainty(model.effects.people, model.level_error)
+    effects = model.effects
+    is_unclear = checks is not None and effects.later_is_unclear
+    environments = plan.list_environments(has_pilot=checks is not None, is_unclear=is_unclear)
     analysis, estimator, note = plan_primary_effect(study)
     defined = dict(analysis.defined_missing)
     if analysis.outcome in defined:
-        defined[analysis.outcome] = float(model.to_reward(np.array([defined[analysis.outcome]]))[0])
+        raw = np.array([defined[analysis.outcome]])
+        defined[analysis.outcome] = float(transform_reward(raw, study.reward, Problems())[0])
     stage = Stage(
         models=tuple(model.in_environment(environment) for environment in environments),
         candidates=tuple(plan.list_candidates(study)),
-        design=plan.design.model_copy(update={"per_day": model.clock.per_day}),
+        design=plan.design.model_copy(update={"per_day": model.per_day}),
         seed=plan.seed,
-        harm=plan.rule.harm * spread,
+        harm=plan.rule.harm * effects.spread,
         analysis=replace(analysis, missing_as=defined or None),
         estimator=estimator,
     )
     numbers = range(len(environments))
     # A block of every environment, then the next block.
     blocks = [
-        Block(number, first, min(plan.block, plan.trials - first))
+        Block(number, first, min(plan.block, plan.trials - first), kind)
         for first in range(0, plan.trials, plan.block)
         for number in numbers
+        for kind in (("trials", "draws") if environments[number].is_drawn else ("trials",))
     ]
     with tempfile.TemporaryDirectory(prefix="surefoot-rehearsal-") as temporary:
         stored = Path(temporary) if folder is None else open_folder(Path(folder), manifest)
         workers = jobs or count_cores()
         run = partial(run_units, folder=stored, jobs=workers, progress=progress or UnitProgress(), elsewhere=cluster)
-        tuning = [Block(number, 0, plan.tuning_trials, tuning=True) for number in numbers]
+        tuning = [Block(number, 0, plan.tuning_trials, "tuning") for number in numbers]
         stage = replace(stage, tuned=tuple(run(tuning, partial(tune, stage=stage))))
         results = run(blocks, partial(run_block, stage=stage))
-    answers: dict[str, dict[str, CandidateAnswers]] = {}
-    for number, environment in enumerate(environments):
-        of_environment = [result for block, result in zip(blocks, results, strict=True) if block.environment == number]
-        answers[environment.name] = {
-            candidate.name: CandidateAnswers.join(environment, candidate, plan.rule.level, of_environment)
+    answers = {
+        environment.title: {
+            candidate.name: CandidateAnswers.join(
+                environment, candidate, plan.rule.level, uncertainty, by_kind["trials"], by_kind["draws"]
+            )
             for candidate in stage.list_candidates(number)
         }
-    null = answers[environments[0].name]
-    by_environment = tuple(recommend(candidates, null, plan.rule) for candidates in answers.values())
+        for number, (environment, by_kind) in enumerate(zip(environments, _sort_results(blocks, results), strict=True))
+    }
+    null = answers[environments[0].title]
+    by_environment = tuple(
+        recommend(answers[environment.title], null, plan.rule, is_judged=environment.carry_over == "estimate")
+        for environment in environments
+    )
     return Rehearsal(
         plan=plan,
         design=stage.design,
-        environments=tuple(scaled.environment for scaled in stage.models),
+        environments=tuple(environments),
         answers=answers,
         by_environment=by_environment,
-        overall=recommend_overall(by_environment, spread),
+        overall=recommend_overall(by_environment, effects.spread, checks.faults if checks is not None else ()),
         tuned=stage.tuned,
-        spread=spread,
+        spread=effects.spread,
         unit=model.unit,
         warnings=tuple(warnings),
         checks=checks,
-        effect=effect,
+        effects=effects if checks is not None else None,
         manifest=manifest,
         notes=(note,) if note else (),
     )
+
+
+def _sort_results(blocks: list[Block], results: list[Any]) -> list[dict[str, list[Any]]]:
+    """For every environment the results by kind of block, in the order of the trials."""
+    by_environment: list[dict[str, list[Any]]] = [
+        {"trials": [], "draws": []} for _ in {block.environment for block in blocks}
+    ]
+    for block, result in zip(blocks, results, strict=True):
+        by_environment[block.environment][block.kind].append(result)
+    return by_environment
 
 
 def _choose_cluster(engine: str, scheduler: str | None, jobs: int) -> Any:
@@ -188,14 +206,6 @@ def _choose_cluster(engine: str, scheduler: str | None, jobs: int) -> Any:
     from surefoot.numerics.parallel import run_on_cluster
 
     return partial(run_on_cluster, scheduler=scheduler)
-
-
-def _measure_spread(model: PilotModel, plan: RehearsalPlan) -> float:
-    """The reward's standard deviation at available decision points without any effect."""
-    seeds = list(range(SPREAD_TRIALS))
-    simulation = model.draw_people(plan.design.participants, seed=seeds).start(seed=seeds)
-    simulation.advance(never(len(model.action_names)), min(plan.design.decision_points, 60))
-    return float(simulation.rewards[simulation.available].std())
 
 
 def make_manifest(study: Study, plan: RehearsalPlan, pilot: list[dict[str, Any]]) -> dict[str, Any]:

@@ -13,14 +13,14 @@ from surefoot.atomic_files import json_text, write_texts
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval
 from surefoot.rehearsal.environments import Environment
-from surefoot.rehearsal.model_checks import PilotChecks
-from surefoot.rehearsal.pilot_fit import PilotEffect
+from surefoot.rehearsal.model_checks import LAGS, PilotChecks
+from surefoot.rehearsal.pilot_effects import PilotEffects
 from surefoot.rehearsal.plan import NEVER, RehearsalPlan, TrialDesign
-from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation
-from surefoot.reports.figures import BLUE, GREY, SERIES, add_legend, interval_bars, label_axes, new_figure
+from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation, show_interval
+from surefoot.reports.figures import BLUE, GREY, ORANGE, SERIES, add_legend, interval_bars, label_axes, new_figure
 from surefoot.reports.numbers import format_number, format_percent
 from surefoot.reports.render import inline_svg, render
-from surefoot.reports.summaries import ShownResult, make_table
+from surefoot.reports.summaries import ShownResult, make_table, to_plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ class Rehearsal(ShownResult):
     overall: Recommendation
     """The recommendation over all environments."""
     tuned: tuple[Mapping[str, Any], ...]
-    """For every environment the mean rewards from which the best fixed probability and the best policy were chosen."""
+    """For every environment the mean rewards from which the best fixed probability was chosen."""
     spread: float
     """Standard deviation of the reward at available decision points."""
     unit: str
@@ -57,9 +57,9 @@ class Rehearsal(ShownResult):
     warnings: tuple[str, ...]
     """Findings about the pilot's logs that are not fine."""
     checks: PilotChecks | None
-    """Whether the simulated people look like those in the pilot; None without a pilot."""
-    effect: PilotEffect | None
-    """The effect in the pilot; None without one."""
+    """Whether the model shows what the pilot shows; None without a pilot."""
+    effects: PilotEffects | None
+    """The effects in the pilot; None without one."""
     manifest: Mapping[str, Any]
     """Versions, plan, hashes of study and pilot."""
     notes: tuple[str, ...]
@@ -87,13 +87,15 @@ class Rehearsal(ShownResult):
         return [candidate for answers in self.answers.values() for candidate in answers.values()]
 
     def to_frame(self, backend: str = "pyarrow") -> Any:
-        """The numbers of the table, one row for each environment and candidate, with Monte Carlo errors."""
+        """One row for each environment and candidate: every measure with its interval and its simulation error."""
         columns: dict[str, list[Any]] = {}
         for answers in self._list_answers():
             for name, value in answers.to_dict().items():
                 if isinstance(value, dict) and "standard_error" in value:
                     columns.setdefault(name, []).append(value["value"])
-                    columns.setdefault(f"{name}_error", []).append(value["standard_error"])
+                    for part, ending in (("low", "lower"), ("high", "upper"), ("simulation_error", "simulation_error")):
+                        if part in value:
+                            columns.setdefault(f"{name}_{ending}", []).append(value[part])
                 elif name in ("environment", "candidate", "trials", "analysed"):
                     columns.setdefault(name, []).append(value)
         return make_frame(columns, backend)
@@ -111,13 +113,41 @@ class Rehearsal(ShownResult):
             "harm": self.harm,
             "answers": [answers.to_dict() for answers in self._list_answers()],
             "tuning": [
-                {"environment": environment.name, **tuned}
+                {"environment": environment.title, **tuned}
                 for environment, tuned in zip(self.environments, self.tuned, strict=True)
             ],
-            "model": None if checks is None else {"verdict": checks.verdict, "differences": checks.differences},
+            "model": None if checks is None else checks.to_dict(),
+            "pilot_effects": {name: to_plain(effect) for name, effect in self._list_effects().items()},
             "notes": list(self.notes),
             "manifest": dict(self.manifest),
         }
+
+    def _list_effects(self) -> dict[str, Interval]:
+        return {} if self.effects is None else {"now": self.effects.now, "later": self.effects.later}
+
+    @property
+    def effect_sentences(self) -> list[str]:
+        """The effects of prompts in the pilot, and whether it can tell what earlier ones do."""
+        if self.effects is None:
+            return ["Without a pilot the effects are assumed, and intervals hold the simulation's error alone"]
+        sentences = [
+            f"In the pilot a prompt changes the mean outcome at once by {show_interval(self.effects.now)}; all earlier "
+            f"prompts, as often as in the pilot, change it by {show_interval(self.effects.later)} ({self.unit})"
+        ]
+        if self.effects.later_is_unclear:
+            sentences.append(
+                "The pilot cannot tell whether earlier prompts matter: nothing and a sizeable effect both lie within the "
+                "interval. Every interval below includes this; none, and both ends, are rehearsed as well"
+            )
+        return sentences
+
+    @property
+    def next_step(self) -> str:
+        """How to go on."""
+        return (
+            f"{self.trials} trials of each environment; --trials {10 * self.trials} --out rehearsal makes the simulation's "
+            "error a third, and can be interrupted and continued"
+        )
 
     def save(self, folder: str | Path) -> None:
         """Write `answers.json` and `table.md`, for a protocol, into the folder."""
@@ -133,6 +163,8 @@ class Rehearsal(ShownResult):
     def print_summary(self, console: Console) -> None:
         for warning in self.warnings:
             console.print(warning, markup=False)
+        for sentence in self.effect_sentences:
+            console.print(f"{sentence}.", markup=False)
         if self.checks is not None:
             console.print(f"The model of the pilot: {self.checks.verdict}")
             for difference in self.checks.differences:
@@ -148,17 +180,18 @@ class Rehearsal(ShownResult):
         for note in self.notes:
             console.print(note, markup=False)
         console.print(f"\nRecommended: {self.overall.sentence} ({self.trials} trials)", markup=False)
+        console.print(f"{self.next_step}.", markup=False)
 
     def plot(self, environment: str | None = None) -> Figure:
         """The gain of every candidate over a coin in an environment, the last one unless named."""
-        return self._draw_gains(environment or self.environments[-1].name)[0]
+        return self._draw_gains(environment or self.environments[-1].title)[0]
 
     def _draw_gains(self, environment: str) -> tuple[Figure, str]:
         return _draw_intervals(
             {name: candidate.mean("over_coin") for name, candidate in self.answers[environment].items()},
             title="Gain over a coin",
             x=f"mean outcome minus the coin's ({self.unit})",
-            note="Over the same people with the same chance; 95 % intervals over trials.",
+            note="Over the same people with the same chance; 95 % intervals with the pilot's uncertainty.",
         )
 
     def render_page(self, *, title: str, source: str) -> str:
@@ -166,26 +199,53 @@ class Rehearsal(ShownResult):
             self._describe_environment(environment, recommendation, tuned)
             for environment, recommendation, tuned in zip(self.environments, self.by_environment, self.tuned, strict=True)
         ]
-        return render("rehearsal.html", title=title, source=source, rehearsal=self, sections=sections, legend=self._legend)
+        lags = []
+        if self.checks is not None:
+            figure, note = self._draw_lags(self.checks)
+            lags = [(inline_svg(figure, note), note)]
+        return render(
+            "rehearsal.html",
+            title=title,
+            source=source,
+            rehearsal=self,
+            sections=sections,
+            lags=lags,
+            legend=self._legend,
+        )
+
+    @staticmethod
+    def _draw_lags(checks: PilotChecks) -> tuple[Figure, str]:
+        """The effect of one prompt at once and later."""
+        rows = checks.checks[: 1 + len(LAGS)]
+        lags = [0, *LAGS]
+        figure, axes = new_figure(width=5.6, height=3.4)
+        low = [row.low for row in rows]
+        high = [row.high for row in rows]
+        axes.fill_between(lags, low, high, color=BLUE, alpha=0.25, linewidth=0, label="95 % of simulated pilots")
+        axes.plot(lags, [row.observed for row in rows], color=ORANGE, marker="o", markersize=4, label="pilot")
+        axes.axhline(0, color=GREY, linewidth=0.8)
+        label_axes(axes, x="decision points later", y="effect of a prompt on the outcome", title="Effects of one prompt")
+        add_legend(figure, axes)
+        return figure, "The effect of one prompt on the outcomes that follow it, in the pilot and in the model."
 
     @property
     def _legend(self) -> str:
         """The meaning of the table's columns."""
         return (
-            f"{self.trials} simulated trials; Monte Carlo errors in brackets; outcomes in {self.unit}. Over coin and over "
-            "never are differences of mean outcomes for the same people with the same chance. Prompted is the share of "
-            "available decision points, with the 10th and 90th percentile of people. Harmed is the share of people whose "
-            f"mean outcome lies more than {format_number(self.harm)} below what it would have been under never. Power is "
-            "how often the primary analysis finds an effect (where there is none: the type I error). Regret is against the "
-            "best policy of the environment. SD / SE is the standard deviation of the estimated effects over their mean "
-            "standard error: 1 is honest."
+            f"{self.trials} simulated trials, outcomes in {self.unit}; in brackets 95 % intervals with the pilot's "
+            "uncertainty. Over coin and over never are differences of mean outcomes for the same people with the same "
+            "chance; the simulation error is that of the first. Prompted is the share of available decision points, with "
+            "the 10th and 90th percentile of people. Harmed is the share of people whose mean outcome lies more than "
+            f"{format_number(self.harm)} below what it would have been under never. Power is how often the primary analysis "
+            "finds an effect (where there is none: the type I error). Regret is against the best fixed probability. SD / SE "
+            "is the standard deviation of the estimated effects over their mean standard error: 1 is honest."
         )
 
     def _describe_environment(
         self, environment: Environment, recommendation: Recommendation, tuned: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The section of the page about one environment."""
-        answers = self.answers[environment.name]
+        answers = self.answers[environment.title]
         level = self.plan.rule.level
         rejections = {name: candidate.rejections for name, candidate in answers.items()}
         prompts = {name: candidate.curves["sent_by_day"] for name, candidate in answers.items()}
@@ -194,27 +254,28 @@ class Rehearsal(ShownResult):
                 {name: (100 * mean, 100 * error) for name, (mean, error) in prompts.items()},
                 title="Prompts",
                 y="% of available decision points",
-                note="The share of available decision points with a prompt; bands are 95 % intervals over trials.",
+                note="The share of available decision points with a prompt; bands are the simulation's error.",
                 limits=(-3, 103),
             ),
             _draw_intervals(
                 {name: interval for name, interval in rejections.items() if not np.isnan(interval.value)},
-                title="Power" if environment.effects else "Type I error",
+                title="Type I error" if environment.is_null else "Power",
                 x="% of trials in which the primary analysis finds an effect",
                 note=f"95 % intervals; the dashed line is the level of the test, {100 * level:g} %.",
                 level=level,
             ),
         ]
-        if environment.effects:  # Without an effect no outcome differs.
-            by_day = {name: candidate.minus(answers[NEVER], "outcome_by_day") for name, candidate in answers.items()}
+        if not environment.is_null:  # Without an effect no outcome differs.
+            never = answers[NEVER].values["outcome_by_day"]
+            by_day = {name: candidate.values["outcome_by_day"] - never for name, candidate in answers.items()}
             root = np.sqrt(self.trials)
             charts = [
-                self._draw_gains(environment.name),
+                self._draw_gains(environment.title),
                 _draw_curves(
                     {name: (days.mean(axis=0), days.std(axis=0, ddof=1) / root) for name, days in by_day.items()},
                     title="Learning",
                     y=f"mean outcome minus never's ({self.unit})",
-                    note="The mean outcome of every day against sending nothing; bands are 95 % intervals over trials.",
+                    note="The mean outcome of every day against sending nothing; bands are the simulation's error.",
                 ),
                 *charts,
             ]
@@ -236,28 +297,29 @@ class Rehearsal(ShownResult):
                 if candidate.reasons and candidate.sends not in (0, 1)
             ],
             "refusals": refusals,
+            "failures": [f"{name}: {candidate.failures[0]}" for name, candidate in answers.items() if candidate.failures],
         }
-
-
-def show_mean(interval: Interval) -> str:
-    """A mean with its Monte Carlo error, with the digits that this supports."""
-    if np.isnan(interval.value):
-        return "–"
-    if not interval.standard_error > 0:
-        return format_number(interval.value)
-    digits = max(0, 1 - int(np.floor(np.log10(interval.standard_error))))
-    return f"{interval.value:,.{digits}f} ({interval.standard_error:.{digits}f})".replace("-", "−")
-
-
-def show_share(interval: Interval) -> str:
-    """A share in per cent with its Monte Carlo error."""
-    if np.isnan(interval.value):
-        return "–"
-    return f"{100 * interval.value:.1f} ({100 * interval.standard_error:.1f}) %"
 
 
 def tabulate(answers: Answers) -> list[dict[str, str]]:
     """A row for each candidate: column → entry."""
+
+    def show(interval: Interval, unit: float = 1.0) -> str:
+        """A number with its interval, with the digits that its standard error supports."""
+        if np.isnan(interval.value):
+            return "–"
+        spread = interval.standard_error * unit
+        if not spread > 0:
+            return format_number(interval.value * unit)
+        digits = min(max(0, -int(np.floor(np.log10(spread)))), 9)
+        numbers = [f"{number * unit:,.{digits}f}".replace("-", "−") for number in (interval.value, *interval[2:])]
+        return f"{numbers[0]} ({numbers[1]} to {numbers[2]})"
+
+    def show_percent(interval: Interval) -> str:
+        if np.isnan(interval.value):
+            return "–"
+        return f"{100 * interval.value:.0f} % ({100 * interval.low:.0f} to {100 * interval.high:.0f})"
+
     rows = []
     for candidate in answers.values():
         low, high = (format_percent(candidate.mean(name).value, 0).removesuffix(" %") for name in ("sent_low", "sent_high"))
@@ -267,19 +329,20 @@ def tabulate(answers: Answers) -> list[dict[str, str]]:
         rows.append(
             {
                 "candidate": name,
-                "mean outcome": show_mean(candidate.mean("outcome")),
-                "over coin": show_mean(candidate.mean("over_coin")),
+                "over coin": show(candidate.mean("over_coin")),
+                "over never": show(candidate.mean("over_never")),
                 "prompted": f"{format_percent(candidate.mean('sent').value, 0)} ({low} to {high})",
-                "harmed": show_share(candidate.mean("harmed")),
-                "power": show_share(candidate.rejections),
-                "25th percentile": show_mean(candidate.mean("lower_quarter")),
-                "over never": show_mean(candidate.mean("over_never")),
-                "regret": show_mean(candidate.mean("regret")),
-                "SD / SE": show_mean(candidate.honesty),
-                "effective share": show_share(candidate.mean("effective_share")),
-                "fallback": show_share(candidate.mean("fallback")),
-                "updates refused": show_share(candidate.refused_updates),
-                "left": show_share(candidate.mean("left")),
+                "harmed": show_percent(candidate.mean("harmed")),
+                "power": show_percent(candidate.rejections),
+                "simulation error": format_number(candidate.simulation_error("over_coin")),
+                "mean outcome": show(candidate.mean("outcome")),
+                "25th percentile": show(candidate.mean("lower_quarter")),
+                "regret": show(candidate.mean("regret")),
+                "SD / SE": show(candidate.honesty),
+                "effective share": show_percent(candidate.mean("effective_share")),
+                "fallback": show_percent(candidate.mean("fallback")),
+                "updates refused": show_percent(candidate.refused_updates),
+                "left": show_percent(candidate.mean("left")),
             }
         )
     return rows
@@ -306,7 +369,7 @@ def _draw_intervals(
 def _draw_curves(
     curves: Mapping[str, tuple[Any, Any]], *, title: str, y: str, note: str, limits: tuple[float, float] | None = None
 ) -> tuple[Figure, str]:
-    """Means by day with 95 % bands of Monte Carlo error; further dashes where colours repeat."""
+    """Means by day with 95 % bands of simulation error; further dashes where colours repeat."""
     figure, axes = new_figure(width=5.6, height=4.2)
     for number, (name, (mean, error)) in enumerate(curves.items()):
         if np.isnan(mean).all():

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from surefoot.effects.analysis import Analysis
 from surefoot.effects.study_effects import estimate_primary_effect
 from surefoot.errors import InputError
-from surefoot.policies import never
-from surefoot.rehearsal.environments import BestPlan
-from surefoot.rehearsal.pilot_model import AVAILABLE, PilotModel
+from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.plan import BEST_FIXED, COIN, NEVER, Candidate, TrialDesign
 from surefoot.rehearsal.trial_run import DECIDERS, TrialRecord, run_trials
 from surefoot.study import Study
@@ -21,10 +19,7 @@ from surefoot.study import Study
 Floats = NDArray[np.float64]
 FIXED_GRID = tuple(round(0.1 * step, 1) for step in range(11))
 """Probabilities of sending among which the best fixed one is found."""
-PLANNED = "planned"
 UPDATE_STATES = ("done", "refused", "waiting", "failed")
-AVAILABILITY_POINTS = 40
-"""Decision points of the simulation that finds the share of available ones."""
 
 
 class Block(NamedTuple):
@@ -33,14 +28,13 @@ class Block(NamedTuple):
     environment: int
     first: int
     trials: int
-    tuning: bool = False
-    """Trials with seeds of their own, which find the best policies of the environment."""
+    kind: str = "trials"
+    """`trials` with the estimated effects; `draws`, the same trials with effects drawn from the pilot's uncertainty, another
+    draw for each; `tuning`, trials with seeds of their own, which find the best fixed probability."""
 
     @property
     def name(self) -> str:
-        if self.tuning:
-            return f"environment-{self.environment:02d}-tuning-{self.trials:06d}"
-        return f"environment-{self.environment:02d}-trials-{self.first:06d}-{self.first + self.trials - 1:06d}"
+        return f"environment-{self.environment:02d}-{self.kind}-{self.first:06d}-{self.first + self.trials - 1:06d}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +58,11 @@ class Stage:
     def draw_people(self, block: Block) -> tuple[PilotModel, list[int]]:
         """New people for every trial of the block, and the seeds of the trials, the same for all candidates and blocks."""
         numbers = range(block.first, block.first + block.trials)
-        roots = [np.random.SeedSequence(self.seed, spawn_key=(int(block.tuning), number)) for number in numbers]
+        roots = [np.random.SeedSequence(self.seed, spawn_key=(int(block.kind == "tuning"), number)) for number in numbers]
         seeds = [int(root.generate_state(1, np.uint64)[0]) for root in roots]
-        return self.models[block.environment].draw_people(self.design.participants, seed=seeds), seeds
+        draws = [1 + number for number in numbers] if block.kind == "draws" else None
+        people = self.models[block.environment].draw_people(self.design.participants, seed=seeds, draws=draws)
+        return people, seeds
 
     def list_candidates(self, environment: int) -> list[Candidate]:
         """All of them, the best fixed probability after the other references."""
@@ -76,39 +72,14 @@ class Stage:
 
 
 def tune(block: Block, stage: Stage) -> dict[str, Any]:
-    """The mean reward of every fixed probability and of the planned policy, and the best ones."""
+    """The mean reward of every fixed probability, and the best one."""
     people, seeds = stage.draw_people(block)
     study = stage.candidates[0].study
-    means: dict[str, float] = {}
+    means = {}
     for send in FIXED_GRID:
         records = run_trials(people, Candidate.fixed(study, send), stage.design, seeds=seeds)
         means[f"{send:g}"] = float(np.nanmean(_pad_rewards(records, stage.design)))
-    best_fixed = max(FIXED_GRID, key=lambda send: means[f"{send:g}"])
-    best = f"{best_fixed:g}"
-    if people.environment.rows <= 1:
-        means[PLANNED] = float(run_best(people, stage.design, seeds).mean())
-        best = PLANNED if means[PLANNED] > means[best] else best
-    return {"means": means, "best_fixed": best_fixed, "best": best}
-
-
-def run_best(simulator: PilotModel, design: TrialDesign, seeds: list[int]) -> Floats:
-    """True rewards under the best plan, (trials, people, decision points), with the chance that every candidate meets."""
-    environment = simulator.environment
-    availability = 1.0
-    if AVAILABLE in simulator.components:
-        short = simulator.start(seed=list(range(simulator.people_differ_by_replicate or 1)))
-        availability = float(short.advance(never(len(simulator.action_names)), AVAILABILITY_POINTS).available.mean())
-    lanes = (len(seeds), len(simulator.participants))
-    days = simulator.clock.day(np.arange(design.decision_points, dtype=np.float64))
-    plan = BestPlan.find(environment, lanes, days, availability)
-    simulation = simulator.start(seed=seeds)
-    rows = environment.begin(lanes)
-    for point in range(design.decision_points):
-        memory = rows[0] if environment.rows else np.zeros(lanes)
-        action = (plan.sends(point, memory) & simulation.look().available).astype(np.int64)
-        simulation.step(action, np.ones(lanes))
-        rows = environment.advance(rows, action.astype(np.float64))
-    return simulation.rewards
+    return {"means": means, "best_fixed": max(FIXED_GRID, key=lambda send: means[f"{send:g}"])}
 
 
 def run_block(block: Block, stage: Stage) -> dict[str, dict[str, list[Any]]]:
@@ -121,8 +92,6 @@ def run_block(block: Block, stage: Stage) -> dict[str, dict[str, list[Any]]]:
 
     compared = {name: run(name) for name in (COIN, NEVER, BEST_FIXED)}
     rewards = {name: _pad_rewards(records, stage.design) for name, records in compared.items()}
-    if stage.tuned[block.environment]["best"] == PLANNED:
-        rewards[BEST_FIXED] = run_best(people, stage.design, seeds)
     results: dict[str, dict[str, list[Any]]] = {}
     for name, candidate in candidates.items():
         measures: dict[str, list[Any]] = {}
@@ -197,6 +166,7 @@ def summarise_trial(
         "sent_by_day": by_day(sent),
         **{f"updates_{state}": float(states.count(state)) for state in UPDATE_STATES},
         "refused_by": [check for update in record.updates for check in update.refused_by],
+        "failures": next((str(update.message) for update in record.updates if update.state == "failed"), ""),
         "left": float(np.mean(~np.isnan(record.left))),
     }
 

@@ -16,7 +16,6 @@ from surefoot.errors import InputError
 from surefoot.numerics.random_streams import streams
 from surefoot.policies.policies import Policies
 from surefoot.policies.rules import DecisionRule
-from surefoot.rehearsal.pilot_data import DOSE_DISCOUNT
 from surefoot.rehearsal.plan import UPDATE_HOUR, Candidate, TrialDesign
 from surefoot.simulators.simulator import Seed, Simulator, stack_rules
 from surefoot.study import Study, TrialSection
@@ -28,6 +27,10 @@ from surefoot.trial_rules.randomisation import draw_actions, draw_uniforms, rand
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
+BURDEN_LEFT = 0.9
+"""The share of the burden of prompts, which lets people leave, that is left one decision point later."""
+FIRST_DAY = np.datetime64("2026-01-05", "s")
+"""A Monday, on which simulated trials begin where days begin at a clock time."""
 DECIDERS = (*choices.SOURCES, "fixed")
 """Who decided: `fixed` in a trial that does not learn."""
 FIXED, POLICY, FALLBACK, WARM_UP, UNAVAILABLE = map(
@@ -145,7 +148,7 @@ class Attendance:
         return np.asarray((own_day >= 0) & (own_day < self._design.days) & np.isnan(self.left))
 
     def add_prompts(self, sent: Marks, active: Marks) -> None:
-        self._burden = np.where(active, DOSE_DISCOUNT * self._burden + sent, self._burden)
+        self._burden = np.where(active, BURDEN_LEFT * self._burden + sent, self._burden)
 
     def end_day(self, day: int, active: Marks) -> None:
         """Let people leave whose patience has ended; nobody leaves after the last own day."""
@@ -328,7 +331,7 @@ class _Trials:
         columns = {
             "participants": np.array(self._ids)[entered],
             "participant_index": index,
-            "time": time,
+            "time": self._find_times(people, time),
             "state": measured[:, read],
             "available": (self._source[trial, people, time] != UNAVAILABLE).astype(np.float64),
             "action": simulation.actions[trial][present].astype(np.float64),
@@ -337,6 +340,15 @@ class _Trials:
         }
         problems = Problems(participant=lambda row: self._ids[people[row]])
         return replace(check_measured(self._study, columns, problems), derived=derived or None)
+
+    def _find_times(self, people: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[Any]:
+        """Timestamps where the study's days begin at a clock time, else everybody's decision points counted from 0."""
+        if not isinstance(self._study.days, str):
+            return time
+        design = self._design
+        slots = np.array([design.clock_time(0, slot).total_seconds() for slot in range(design.per_day)], dtype=np.int64)
+        days = self._attendance.entry[people] + time // design.per_day
+        return FIRST_DAY + (days * 86_400 + slots[time % design.per_day]).astype("timedelta64[s]")
 
     def _has_arrived(self, trial: int, day: int, people: NDArray[np.int64], time: NDArray[np.int64]) -> Marks:
         """Which outcomes are known in the night after a day: not too late to count, and not after somebody left."""
@@ -351,7 +363,7 @@ class _Trials:
     def finish(self, trial: int) -> TrialRecord:
         measured = self._measure(trial, self._design.calendar_days - 1)
         people = measured.logs.participant_index
-        time = np.asarray(measured.logs.time)
+        time = np.arange(len(people)) - measured.logs.starts[people]
         own_day = time // self._design.per_day
         return TrialRecord(
             logs=finish_logs(self._study, measured).logs,

@@ -1,0 +1,288 @@
+"""The effects of sending in a pilot, now and later, with the uncertainty of few people.
+
+All regressions are linear, within people (everybody has a level of their own), and use the action less its probability:
+randomisation makes the effects consistent whatever else the outcome depends on. With z a state variable (its normal score),
+c the time of day and the day, D_ρ the dose of earlier prompts with memory ρ:
+
+    z_{t+1} = level + φ z_t + β a_t + cᵀw + noise
+    y_t     = level + γᵀ z_t + cᵀv + a_t (θ + κᵀ z_t + bᵢ) + η D_ρ,t + noise
+
+A binary outcome, and whether an outcome with many zeros is positive, is regressed in the same way (a linear probability).
+The dose has several memories, from the last prompt alone to weeks, each with a slope that is common to all people and
+shrunken. Responses of states are weighted by their posterior probability ("none" against a normal prior). Uncertainty is
+that of refits to resampled participants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.inference.intervals import Interval, t_interval
+from surefoot.rehearsal.pilot_data import PilotArrays, add_doses
+
+Floats = NDArray[np.float64]
+MEMORIES = (0.0, 0.9, 0.97)
+"""Memories ρ of the dose of earlier prompts: the last prompt alone, or a share of the dose left one decision point later."""
+NO_RESPONSE = 0.5
+"""Prior probability that prompts do not move a state variable."""
+DOSE_PRIOR = 0.25
+"""Prior standard deviation of the effect of all earlier prompts, as often as in the pilot, in spreads of the outcome, …"""
+RESPONSE_PRIOR = 0.3
+"""… of the response of a state variable to a prompt, in its spreads."""
+MODERATOR_PRIOR = 0.15
+"""… of the moderation by a state variable, in spreads of the outcome."""
+STATE_ROWS = 10.0
+"""Decision points' worth of pull towards 0 of the outcome's coefficients on state variables."""
+MOST_CARRIED = 0.97
+"""A state variable carries over at most this share of its score."""
+RESAMPLES = 200
+SIZEABLE = 0.1
+"""Effects of earlier prompts above this number of spreads of the outcome matter."""
+
+
+class WithinRegression(NamedTuple):
+    """Cross-products of every participant, from which a refit to resampled participants is one small solve."""
+
+    xx: Floats
+    """(people, d, d)."""
+    xy: Floats
+    """(people, d)."""
+
+    @classmethod
+    def of_rows(cls, columns: list[Floats], y: Floats, weight: Floats) -> WithinRegression:
+        """From columns and outcomes (people, decision points), less everybody's means; weight 0 where unknown."""
+        count = np.maximum(weight.sum(axis=1), 1.0)[:, None]
+
+        def within(values: Floats) -> Floats:
+            known = np.where(weight > 0, values, 0.0)
+            return np.asarray(weight * (known - known.sum(axis=1, keepdims=True) / count))
+
+        x = np.stack([within(column) for column in columns], axis=-1)
+        return cls(np.einsum("ptd,pte->pde", x, x), np.einsum("ptd,pt->pd", x, within(y)))
+
+    def solve(self, counts: Floats, penalty: Floats, columns: list[int]) -> Floats:
+        """Coefficients of these columns for every row of counts of participants, (refits, columns)."""
+        xx = np.einsum("rp,pde->rde", counts, self.xx[:, columns][:, :, columns])
+        xy = np.einsum("rp,pd->rd", counts, self.xy[:, columns])
+        trace = 1e-8 * np.einsum("rdd->r", xx)[:, None] + 1e-9
+        diagonal = (penalty[columns] + trace)[..., None] * np.eye(len(columns))
+        return np.asarray(np.linalg.solve(xx + diagonal, xy[..., None])[..., 0])
+
+
+def weigh_slab(estimate: float, variance: float, prior: float) -> tuple[float, float]:
+    """log of the Bayes factor of an effect ~ N(0, prior²) against none, and the share of the estimate that it keeps."""
+    share = prior**2 / (prior**2 + variance) if variance > 0 else 1.0
+    return 0.5 * share * estimate**2 / max(variance, 1e-300) + 0.5 * float(np.log(max(1 - share, 1e-12))), share
+
+
+@dataclass(frozen=True, eq=False)
+class StateEffects:
+    """φ and β of every state column, (models, columns)."""
+
+    carried: Floats
+    response: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeEffects:
+    """Effects on one part of the outcome, for one or more models."""
+
+    now: Floats
+    """θ, (models,)."""
+    moderators: Floats
+    """κ, (models, columns)."""
+    states: Floats
+    """γ, (models, columns)."""
+    doses: Floats
+    """η of every memory, (models, memories)."""
+    deviation: Floats
+    """Everybody's deviation from θ, shrunken, (people,)."""
+    deviation_error: Floats
+    """Its standard deviation, (people,)."""
+    fitted: Floats
+    """Expected values in the pilot, (people, decision points)."""
+    residual: Floats
+    """NaN where unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class PilotEffects:
+    """Model 0 is the estimate; the others are draws from its uncertainty, each refitted to resampled participants."""
+
+    states: StateEffects
+    """On state variables."""
+    parts: tuple[OutcomeEffects, ...]
+    """The outcome; for outcomes with many zeros whether it is positive, and the amount."""
+    rate: float
+    """Prompts for each decision point in the pilot."""
+    doses: Floats
+    """The mean dose of every memory in the pilot, (memories,)."""
+    most: Floats
+    """The largest dose seen, (memories,)."""
+    people: int
+    """In the pilot."""
+    scale: tuple[float, ...]
+    """The change of the mean reward for a change of 1 in every part."""
+    spread: float
+    """Standard deviation of the reward at available decision points."""
+
+    def _interval(self, values: Floats) -> Interval:
+        return t_interval(float(values[0]), float(values[1:].std(ddof=1)), self.people - 1)
+
+    @property
+    def now(self) -> Interval:
+        """The effect of a prompt on the mean reward at once."""
+        return self._interval(np.sum([unit * part.now for unit, part in zip(self.scale, self.parts, strict=True)], axis=0))
+
+    @property
+    def later(self) -> Interval:
+        """The effect of all earlier prompts, as often as in the pilot, on the mean reward."""
+        lasting = self.states.response / (1 - self.states.carried) * self.rate
+        effects = [(lasting * part.states).sum(axis=1) + part.doses @ self.doses for part in self.parts]
+        return self._interval(np.sum([unit * effect for unit, effect in zip(self.scale, effects, strict=True)], axis=0))
+
+    @property
+    def later_is_unclear(self) -> bool:
+        """Whether the pilot can tell neither that earlier prompts matter nor that they do not."""
+        later = self.later
+        return not later.excludes_zero and max(-later.low, later.high) > SIZEABLE * self.spread
+
+
+def fit_effects(
+    data: PilotArrays,
+    scores: Floats,
+    moving: NDArray[np.bool_],
+    parts: list[Floats],
+    scale: tuple[float, ...],
+    rng: np.random.Generator,
+    draws: int = RESAMPLES,
+) -> PilotEffects:
+    """From scores of the state columns (columns, people, decision points) and the parts of the outcome, NaN where unknown.
+
+    State columns that are not `moving` (levels of categories) are taken as they were.
+    """
+    people = len(data.participants)
+    counts = np.concatenate([np.ones((1, people)), rng.multinomial(people, np.full(people, 1 / people), size=draws)])
+    inflation = np.sqrt(people / (people - 1))
+    chance = rng.random((draws, len(scores)))
+    doses = add_doses(data.sent, MEMORIES)
+    seen = data.present
+    responses = [
+        _fit_response(data, column, counts, inflation, chance[:, number])
+        if moving[number]
+        else (np.zeros(draws + 1), np.zeros(draws + 1))
+        for number, column in enumerate(scores)
+    ]
+    carried, response = np.reshape(responses, (-1, 2, draws + 1)).transpose(1, 2, 0)
+    spread = float(np.nanstd(data.reward[data.available]))
+    usual = np.array([dose[seen].mean() for dose in doses])
+    outcome = [_fit_part(data, scores, part, usual, counts, inflation) for part in parts]
+    return PilotEffects(
+        states=StateEffects(carried, response),
+        parts=tuple(outcome),
+        rate=float(data.sent[seen].mean()),
+        doses=usual,
+        most=np.array([dose[seen].max() for dose in doses]),
+        people=people,
+        scale=scale,
+        spread=spread,
+    )
+
+
+def _fit_response(
+    data: PilotArrays, scores: Floats, counts: Floats, inflation: float, chance: Floats
+) -> tuple[Floats, Floats]:
+    """φ and β of one state column, of the estimate and of every draw."""
+    after = scores[:, 1:]
+    before = scores[:, :-1]
+    weight = (data.present[:, 1:] & ~np.isnan(after) & ~np.isnan(before)).astype(np.float64)
+    clock = [column[:, 1:] for column in data.clock]
+    regression = WithinRegression.of_rows([before, data.centred[:, :-1], *clock], after, weight)
+    columns = list(range(2 + len(clock)))
+    coefficients = regression.solve(counts, np.zeros(len(columns)), columns)
+    # Levels of people's own pull φ down by about (1 + φ) / T.
+    length = max(float(weight.sum(axis=1).mean()), 2.0)
+    carried = (coefficients[:, 0] + (1 + coefficients[:, 0]) / length).clip(-MOST_CARRIED, MOST_CARRIED)
+    estimate = coefficients[0, 1]
+    moved = inflation * (coefficients[1:, 1] - estimate)
+    log_factor, share = weigh_slab(estimate, float(moved.var()), RESPONSE_PRIOR * float(np.nanstd(scores)))
+    posterior = (1 - NO_RESPONSE) / (1 - NO_RESPONSE + NO_RESPONSE * np.exp(-min(log_factor, 50.0)))
+    drawn = np.where(chance < posterior, share * estimate + np.sqrt(share) * moved, 0.0)
+    return carried, np.concatenate([[posterior * share * estimate], drawn])
+
+
+def _fit_part(
+    data: PilotArrays,
+    scores: Floats,
+    y: Floats,
+    usual: Floats,
+    counts: Floats,
+    inflation: float,
+) -> OutcomeEffects:
+    """The regression of one part of the outcome, of the estimate and of every draw."""
+    weight = (data.present & ~np.isnan(y)).astype(np.float64)
+    filled = [fill_with_means(column) for column in scores]
+    centred = data.centred
+    controls = [*data.clock, data.available.astype(np.float64)]
+    moderated = [centred * column for column in filled]
+    columns = [centred, *moderated, *filled, *controls, *add_doses(centred, MEMORIES)]
+    regression = WithinRegression.of_rows(columns, y, weight)
+    size = len(filled)
+    plain = list(range(len(columns) - len(MEMORIES)))
+    penalty = np.zeros(len(columns))
+    penalty[1 : 1 + size] = 1 / MODERATOR_PRIOR**2
+    penalty[1 + size : 1 + 2 * size] = STATE_ROWS
+    penalty[1 + 2 * size : len(plain)] = 1e-2
+    # A prior of DOSE_PRIOR spreads of the outcome, for the effect of each memory's usual dose, in units of the noise.
+    penalty[len(plain) :] = (usual / DOSE_PRIOR) ** 2
+    refits = regression.solve(counts, penalty, list(range(len(columns))))
+    refits[1:] = refits[0] + inflation * (refits[1:] - refits[0])
+    coefficients = refits[:, : len(plain)]
+    doses = refits[:, len(plain) :]
+    estimate = coefficients[0]
+    x = np.stack(columns, axis=-1)
+    linear = x[..., : len(plain)] @ estimate + x[..., len(plain) :] @ doses[0]
+    level = _average(np.where(weight > 0, y - linear, np.nan))
+    fitted = level[:, None] + linear
+    residual = np.where(weight > 0, y - fitted, np.nan)
+    deviation, deviation_error = _fit_own_effects(centred * weight, residual)
+    return OutcomeEffects(
+        now=coefficients[:, 0],
+        moderators=coefficients[:, 1 : 1 + size],
+        states=coefficients[:, 1 + size : 1 + 2 * size],
+        doses=doses,
+        deviation=deviation,
+        deviation_error=deviation_error,
+        fitted=fitted,
+        residual=residual,
+    )
+
+
+def _fit_own_effects(centred: Floats, residual: Floats) -> tuple[Floats, Floats]:
+    """Everybody's deviation from the mean effect, pulled towards 0 as far as chance alone makes them differ."""
+    squares = (centred**2).sum(axis=1)
+    known = squares > 0
+    raw = np.where(known, np.nansum(centred * residual, axis=1) / np.where(known, squares, 1.0), 0.0)
+    variance = np.where(known, np.nanmean(residual**2) / np.where(known, squares, 1.0), np.inf)
+    precision = np.where(known, 1 / np.where(known, variance, 1.0), 0.0)
+    between = max(float((precision * (raw**2 - np.where(known, variance, 0.0))).sum() / max(precision.sum(), 1e-300)), 0.0)
+    share = between / (between + variance) if between > 0 else np.zeros(len(raw))
+    deviation = share * raw
+    return deviation - deviation.mean(), np.sqrt(between * (1 - share))
+
+
+def fill_with_means(values: Floats) -> Floats:
+    """Missing values become their participant's mean, or that of all."""
+    return np.where(np.isnan(values), _average(values)[:, None], values)
+
+
+def _average(values: Floats) -> Floats:
+    """Everybody's mean of known values; that of all for people without any."""
+    known = ~np.isnan(values)
+    total = np.where(known, values, 0.0).sum(axis=1)
+    count = known.sum(axis=1)
+    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), total.sum() / max(count.sum(), 1)))
