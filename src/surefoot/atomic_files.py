@@ -20,10 +20,8 @@ def atomic_write(path: Path, *, private: bool = False) -> Iterator[Path]:
     A regular file is replaced in one step. A link is followed: what it points to is replaced, and the link stays. What is
     neither (a pipe, a device) is written into. With `private` only the owner may read the file.
     """
-    check_output(path)
-    target = path.resolve()
-    stream = target.exists() and not target.is_file()
     with refuse_unwritable(path):
+        target, stream = _find_target(path)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=None if stream else target.parent)
         os.close(handle)
         temporary = Path(name)
@@ -46,14 +44,20 @@ def atomic_write(path: Path, *, private: bool = False) -> Iterator[Path]:
 def check_output(path: Path) -> None:
     """Refuse a file that cannot be written, before anything is computed for it."""
     with refuse_unwritable(path):
-        target = path.resolve()
-        if target.is_dir():
-            raise InputError(f"{path}: is a folder; name a file")
-        if not target.parent.is_dir():
-            raise InputError(f"{path}: there is no folder {path.parent}; make it first")
-        stream = target.exists() and not target.is_file()
-        if not os.access(target if stream else target.parent, os.W_OK):
-            raise InputError(f"{path}: cannot be written (no permission); name another file")
+        _find_target(path)
+
+
+def _find_target(path: Path) -> tuple[Path, bool]:
+    """The file behind links, and whether it is a pipe or a device."""
+    target = path.resolve()
+    if target.is_dir():
+        raise InputError(f"{path}: is a folder; name a file")
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+    stream = target.exists() and not target.is_file()
+    if not os.access(target if stream else target.parent, os.W_OK):
+        raise InputError(f"{path}: cannot be written (no permission); name another file")
+    return target, stream
 
 
 @contextmanager
@@ -106,9 +110,7 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
         exists = path.exists() or path.is_symlink()
         if exists and not replace:
             raise InputError(f"{path}: is already there; choose another folder or remove it")
-        if not exists:
-            check_output(path)
-        target = path.resolve()
+        target = path.resolve() if exists else _find_target(path)[0]
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         made = temporary / "new"
         made.mkdir()

@@ -5,7 +5,7 @@ from scipy.optimize import check_grad
 from scipy.special import softmax
 
 from surefoot.learning.actor import gain, gain_gradient_curvature
-from surefoot.numerics.action_probabilities import boltzmann
+from surefoot.numerics.arrays import boltzmann
 from tests.problems import actor_problems
 from tests.reference import literal
 

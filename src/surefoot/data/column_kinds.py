@@ -20,12 +20,12 @@ from surefoot.data.log_columns import (
     MISSING,
     NO,
     PLAIN,
+    TEXT_TYPES,
     YES,
     FileSettings,
     LogColumn,
     first_failure,
     is_number,
-    is_text,
     settle_missing,
 )
 from surefoot.errors import InputError
@@ -54,14 +54,14 @@ class ColumnSummary:
     @classmethod
     def of(cls, name: str, cells: pa.Array, settings: FileSettings = PLAIN) -> ColumnSummary:
         cells = LogColumn(name, settle_missing(cells, MISSING), settings=settings).plain_numbers()
-        if is_text(cells.type) and cells.null_count < len(cells) and first_failure(cells, pa.float64()) is None:
+        if cells.type in TEXT_TYPES and cells.null_count < len(cells) and first_failure(cells, pa.float64()) is None:
             cells = cells.cast(pa.float64())
         numbers = None
         levels: list[str] = []
         if is_number(cells.type):
             values = cells.cast(pa.float64(), safe=False).drop_null().to_numpy(zero_copy_only=False)
             numbers = values[np.isfinite(values)] / (100 if name in settings.percent else 1)
-        elif is_text(cells.type) or pa.types.is_boolean(cells.type):
+        elif cells.type in TEXT_TYPES or pa.types.is_boolean(cells.type):
             texts, indices = LogColumn(name, cells).distinct()
             counts = np.bincount(indices[indices >= 0], minlength=len(texts))
             levels = [texts[code] for code in np.argsort(-counts, kind="stable") if counts[code]]

@@ -28,10 +28,10 @@ from surefoot.data.log_columns import (
     MISSING_ANSWERS,
     MISSING_SIGNS,
     PLAIN,
+    TEXT_TYPES,
     THOUSANDS,
     FileSettings,
     first_failure,
-    is_text,
     settle_missing,
     spell,
     value_family,
@@ -89,7 +89,7 @@ def detect_time_format(cells: pa.Array) -> list[str]:
     """The formats of strptime that fit all times of a column; none for numbers and for ISO 8601."""
     cells = cells.drop_null()
     known = (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
-    if not is_text(cells.type) or not len(cells) or any(first_failure(cells, kind) is None for kind in known):
+    if cells.type not in TEXT_TYPES or not len(cells) or any(first_failure(cells, kind) is None for kind in known):
         return []
     formats = [day + clock for day in (*DAYS, *MONTH_NAMES) for clock in CLOCKS]
     return [layout for layout in formats if not pc.strptime(cells, format=layout, unit="us", error_is_null=True).null_count]

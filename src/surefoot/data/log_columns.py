@@ -15,6 +15,8 @@ from surefoot.errors import InputError, did_you_mean
 
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
 """Spellings of "missing"; a study may add its own."""
+TEXT_TYPES = frozenset({pa.string(), pa.large_string(), pa.string_view()})
+"""Arrow's types of text."""
 MISSING_SIGNS = (
     *(".", "..", "...", "-", "--", "---", "–", "—", "na", "n/a", "n.a.", "nan", "<na>", "#na", "#n/a", "null", "(null)"),
     *("missing", "undefined", "not available", "no data", "#null!", "#value!", "#div/0!", "#ref!", "#name?", "#num!"),
@@ -144,10 +146,6 @@ class LogColumn:
     problems: Problems = field(default_factory=Problems)
     settings: FileSettings = PLAIN
 
-    @property
-    def is_text(self) -> bool:
-        return is_text(self.cells.type)
-
     def report(self, rows: Rows, reason: str, remedy: str) -> None:
         self.problems.report(self.name, rows, reason, remedy)
 
@@ -157,7 +155,7 @@ class LogColumn:
     def numbers(self) -> NDArray[np.float64]:
         """Numbers and yes/no values as float64, missing as NaN."""
         cells = self.cells
-        if self.is_text:
+        if self.cells.type in TEXT_TYPES:
             # Words for yes and no are among the first rows; numbers are not examined one by one.
             first = next((text.lower() for text in cells.slice(0, 1000).to_pylist() if text), "")
             is_word = first in (*YES, *NO) and not first[0].isdigit()
@@ -179,7 +177,7 @@ class LogColumn:
     def plain_numbers(self) -> pa.Array:
         """The cells, with a decimal point and without thousands separators and percent signs in texts that are numbers."""
         cells = self.cells
-        if not self.is_text:
+        if self.cells.type not in TEXT_TYPES:
             return cells
         decimal = self.settings.decimal
         thousands = self.settings.thousands
@@ -233,7 +231,7 @@ class LogColumn:
         """The distinct values as text and, for every row, the position of its text among them, −1 where it is missing."""
         kind = self.cells.type
         plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
-        if not (self.is_text or any(test(kind) for test in plain)):
+        if not (self.cells.type in TEXT_TYPES or any(test(kind) for test in plain)):
             self._refuse_type(" where text or whole numbers are needed; convert it")
         cells = self.cells.cast(pa.large_string()) if pa.types.is_null(kind) else self.cells
         encoded = cells.dictionary_encode()
@@ -254,7 +252,7 @@ class LogColumn:
             in_any_case.setdefault(text.lower(), set()).add(code)
         values = np.full(len(texts) + 1, np.nan)
         # An empty cell of a typed file is not text, but may have a meaning too.
-        values[-1] = np.nan if self.is_text else meaning.get("", np.nan)
+        values[-1] = np.nan if self.cells.type in TEXT_TYPES else meaning.get("", np.nan)
         for position, text in enumerate(texts):
             # Whole numbers in a column with missing cells are often exported as 1.0.
             value = meaning.get(text, meaning.get(re.sub(r"\.0+$", "", text)))
@@ -269,7 +267,7 @@ class LogColumn:
 
     def yes_no(self) -> NDArray[np.float64]:
         """1.0 for yes, 0.0 for no, NaN for missing."""
-        if self.is_text:
+        if self.cells.type in TEXT_TYPES:
             meaning = {**dict.fromkeys(YES, 1.0), **dict.fromkeys(NO, 0.0)}
             return self.codes(meaning, (), "'{}' is neither yes nor no", "write yes or no, true or false, 1 or 0")
         values = self.numbers()
@@ -291,7 +289,7 @@ class LogColumn:
 
     def _require_cells(self) -> None:
         """Refuse null, NaN and empty text, and raise everything reported about the column."""
-        if self.is_text:
+        if self.cells.type in TEXT_TYPES:
             missing = pc.equal(self.cells, "")
         else:
             missing = pc.is_null(self.cells, nan_is_null=pa.types.is_floating(self.cells.type))
@@ -303,19 +301,19 @@ class LogColumn:
         """The sorted ids and, for every row, the position of its participant among them."""
         cells = self.cells
         self._require_cells()
-        if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or self.is_text):
+        if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or self.cells.type in TEXT_TYPES):
             self._refuse_type("; a participant's id is a whole number or text")
         # NumPy's text ends at zero characters: two participants would become one.
         row = (
             next(iter(find_true(pc.match_substring(cells, "\0"))), None)
-            if self.is_text
+            if self.cells.type in TEXT_TYPES
             else first_failure(cells, pa.int64())
         )
         if row is not None:
             self.report([row], f"{cells[int(row)].as_py()!r} is not a participant's id", "ids are whole numbers or text")
             self.problems.stop()
-        encoded = (cells if self.is_text else cells.cast(pa.int64())).dictionary_encode()
-        distinct = np.asarray(encoded.dictionary.to_pylist(), dtype=np.str_ if self.is_text else np.int64)
+        encoded = (cells if self.cells.type in TEXT_TYPES else cells.cast(pa.int64())).dictionary_encode()
+        distinct = np.asarray(encoded.dictionary.to_pylist(), dtype=np.str_ if self.cells.type in TEXT_TYPES else np.int64)
         participants, position = np.unique(distinct, return_inverse=True)
         return participants, position.astype(np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
 
@@ -324,9 +322,9 @@ class LogColumn:
         cells = self.cells
         layout = self.settings.time_format
         self._require_cells()
-        if self.is_text and layout is None:
+        if self.cells.type in TEXT_TYPES and layout is None:
             cells = self._parse_instants()
-        elif self.is_text:
+        elif self.cells.type in TEXT_TYPES:
             cells = pc.strptime(self.cells, format=layout, unit="us", error_is_null=True)
             wrong = find_true(cells.is_null())
             if wrong.size:
@@ -380,7 +378,7 @@ def settle_missing(cells: pa.Array, spellings: Sequence[str]) -> pa.Array:
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     numbers = [float(word) for word in spellings if re.fullmatch(r"[-+]?\d+(\.\d+)?", word)]
-    if is_text(cells.type):
+    if cells.type in TEXT_TYPES:
         cells = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
         # A column of whole numbers with missing cells is often exported as 1.0.
         words = [*spellings, *(f"{number:g}.0" for number in numbers)]
@@ -424,30 +422,20 @@ def whole_array(column: Any) -> pa.Array:
 
 def first_failure(cells: pa.Array, kind: pa.DataType) -> int | None:
     """The first row that cannot be cast to that type, by halving; None if all can."""
-
-    def fails(low: int, high: int) -> bool:
-        try:
-            cells.slice(low, high - low).cast(kind)
-        except pa.ArrowException:
-            return True
-        return False
-
     low = 0
     high = len(cells)
-    if not fails(low, high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fails(low, middle):
-            high = middle
-        else:
+    middle = high
+    while True:
+        try:
+            cells.slice(low, middle - low).cast(kind)
             low = middle
-    return low
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a type is one of Arrow's types of text."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+        except pa.ArrowException:
+            high = middle
+        if low == high:
+            return None
+        if high - low == 1:
+            return low
+        middle = (low + high) // 2
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -465,4 +453,4 @@ def value_family(kind: pa.DataType) -> str:
         return "numbers"
     if pa.types.is_timestamp(kind):
         return "times" if kind.tz is None else "times with a zone"
-    return "text" if is_text(kind) else str(kind)
+    return "text" if kind in TEXT_TYPES else str(kind)

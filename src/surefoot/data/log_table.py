@@ -20,13 +20,13 @@ from surefoot.data.locations import Location, find_size, list_parquet, locate
 from surefoot.data.log_columns import (
     MISSING,
     PLAIN,
+    TEXT_TYPES,
     FileSettings,
     LogColumn,
     Place,
     Problems,
     first_failure,
     frame_row,
-    is_text,
     settle_missing,
     to_microseconds,
     whole_array,
@@ -227,18 +227,20 @@ class LogFile:
         cells, name_row = self.read_cells(layout.settings, layout.columns, layout.also)
         with name_file(self.path):
             settled = layout.settle_missing(cells)
-            columns = {name: whole_array(settled[name]) for name in settled.column_names}
+            columns = {name: settled[name].chunk(0) for name in settled.column_names}
             ids = columns[layout.participant]
             time = columns.get(layout.time)
             if time is not None and pa.types.is_timestamp(time.type):
                 # Files may differ in unit and zone.
                 columns[layout.time] = to_microseconds(time, layout.time)
-            elif time is not None and not self.is_parquet and is_text(time.type) and layout.settings.time_format is None:
+            elif (
+                time is not None and not self.is_parquet and time.type in TEXT_TYPES and layout.settings.time_format is None
+            ):
                 # Numbers if all times are.
                 plain = LogColumn(layout.time, time, settings=layout.settings).plain_numbers()
                 kind = next((kind for kind in (pa.int64(), pa.float64()) if first_failure(plain, kind) is None), None)
                 columns[layout.time] = time if kind is None else plain.cast(kind)
-            if not self.is_parquet and is_text(ids.type) and ids.null_count < len(ids):
+            if not self.is_parquet and ids.type in TEXT_TYPES and ids.null_count < len(ids):
                 # Whole numbers if all ids are plain whole numbers: 1.0 too, 007 not.
                 is_whole = pc.match_substring_regex(ids, r"^(0|-?[1-9]\d{0,17})(\.0+)?$")
                 plain = pc.replace_substring_regex(ids, r"\.0+$", "")

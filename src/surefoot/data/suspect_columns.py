@@ -58,7 +58,8 @@ def find_lonely_codes(values: NDArray[np.float64]) -> list[float]:
     codes: list[float] = []
     distinct, counts = np.unique(values[np.isfinite(values)], return_counts=True)
     while counts.sum() >= FEWEST_ROWS and len(distinct) > 3:
-        end = next((end for end in (0, -1) if _lies_apart(distinct, counts, end)), None)
+        repeated = [end for end in (0, -1) if counts[end] >= LEAST_REPEATED]
+        end = next((end for end in repeated if _lies_apart(distinct, counts, end)), None)
         if end is None:
             break
         codes.append(float(distinct[end]))
@@ -69,8 +70,6 @@ def find_lonely_codes(values: NDArray[np.float64]) -> list[float]:
 
 def _lies_apart(distinct: NDArray[np.float64], counts: NDArray[np.int64], end: int) -> bool:
     others = np.delete(distinct, end)
-    if counts[end] < LEAST_REPEATED:
-        return False
     with np.errstate(over="ignore"):
         gap = np.min(np.abs(others - distinct[end]))
         width = np.ptp(others)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.frames import arrow_table
-from surefoot.data.log_columns import NO, LogColumn, Place, Problems, frame_row
+from surefoot.data.log_columns import NO, TEXT_TYPES, LogColumn, Place, Problems, frame_row
 from surefoot.data.log_table import ColumnNames, LogLayout, LogTable, UnnamedAvailability
 from surefoot.data.mean_weights import MeanWeights, spread_probabilities
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
@@ -386,7 +386,7 @@ class _Reader:
     def read_variable(self, name: str, missing_as: float) -> Variable:
         """Numbers as they are; text as one 0/1 line for every level but the first in the alphabet."""
         column = self.columns[name]
-        if not column.is_text:
+        if column.cells.type not in TEXT_TYPES:
             labels: tuple[str, ...] = (name,)
             values = column.numbers()[None]
         else:
@@ -416,7 +416,7 @@ class _Reader:
         name = analysis.treatment
         given = tuple(analysis.actions or ())
         column = self.columns[name]
-        values = column.actions(given or ("nothing", "treatment")) if column.is_text else column.numbers()
+        values = column.actions(given or ("nothing", "treatment")) if column.cells.type in TEXT_TYPES else column.numbers()
         values = values[self.order.row]
         self.order.problems.raise_any(name)
         problem = "the treatment is missing at an available row"

@@ -132,7 +132,8 @@ def fit_part(study: Study, logs: StudyLogs, engine: str = "numpy") -> PartFit:
 
 def count_used(method: Method) -> NDArray[np.int64]:
     """The number of decision points that each fit used."""
-    return np.bincount(method.unit_[method.used_], minlength=len(method.participants_))
+    fitted = method.fitted_
+    return np.bincount(fitted.unit[fitted.used], minlength=len(fitted.participants))
 
 
 def summarise_part(
@@ -143,14 +144,15 @@ def summarise_part(
     available = logs.available
     missing = {name: np.isnan(logs.state[available, j]) for j, name in enumerate(logs.state_names)}
     mean_weights = MeanWeights.of(logs)
+    fitted = None if method is None else method.fitted_
     return {
         "people": len(logs.participants),
         "decision_points": len(logs),
         "available": int(available.sum()),
-        "used": 0 if method is None else int(method.used_.sum()),
-        "removed": 0 if method is None else int(method.removed_.sum()),
+        "used": 0 if fitted is None else int(fitted.used.sum()),
+        "removed": 0 if fitted is None else int(fitted.removed.sum()),
         "missing": {
-            **{variable: int(missing[study.columns_of(variable)[0]].sum()) for variable in study.state},
+            **{variable: int(missing[columns[0]].sum()) for variable, columns in study.state_columns.items()},
             logs.names.reward: int(np.isnan(logs.reward[available]).sum()),
         },
         "reward_range": Learnable.of_logs(logs).reward_range,

@@ -110,14 +110,15 @@ def _correlate_beyond_past(x: Floats, outcome: Floats, past: Floats, action: Cod
     inside = _is_inside(outcome)
     ranks = _rank(outcome)
     controls = np.column_stack([actions, past])[inside]
-    ranked_controls = np.column_stack([actions, _rank(past[:, 0]), _rank(past[:, 1])])
+    ranked_controls = np.column_stack([actions, _rank(past)])
     sizes = []
     for values, target, fixed, people in (
         (x[inside], outcome[inside], controls, person[inside]),
         (_predict_monotone(x, ranks), ranks, ranked_controls, person),
     ):
-        columns = _centre(np.column_stack([values, target]), people)
-        left = _take_residuals(columns, _centre(fixed, people))
+        centred = _centre(np.column_stack([values, target, fixed]), people)
+        columns = centred[:, :2]
+        left = _take_residuals(columns, centred[:, 2:])
         variance = (columns**2).mean(axis=0)
         sizes.append(_correlate(left[:, :1], left[:, 1:], variance[:1], variance[1])[0])
     return float(max(sizes)), free
@@ -213,7 +214,7 @@ def _rank(values: Floats) -> Floats:
     """From 0 to 1; equal values share the mean of their ranks."""
     from scipy.stats import rankdata
 
-    return np.asarray((rankdata(values) - 1) / max(len(values) - 1, 1))
+    return np.asarray((rankdata(values, axis=0) - 1) / max(len(values) - 1, 1))
 
 
 def _predict_monotone(values: Floats, outcome: Floats) -> Floats:

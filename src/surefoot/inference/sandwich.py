@@ -20,8 +20,7 @@ from surefoot.learning.actor import gain_gradient_curvature
 from surefoot.learning.batch import Learnable, discount_rows
 from surefoot.learning.methods import Method
 from surefoot.learning.rules import Actor
-from surefoot.numerics.action_probabilities import boltzmann
-from surefoot.numerics.arrays import NUMPY
+from surefoot.numerics.arrays import NUMPY, boltzmann
 from surefoot.policies.features import critic_features, effects, policy_features
 
 Floats = NDArray[np.float64]

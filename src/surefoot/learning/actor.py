@@ -23,8 +23,16 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from surefoot.numerics.action_probabilities import boltzmann
-from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, gram, split_people, sum_last
+from surefoot.numerics.arrays import (
+    Array,
+    PerParticipant,
+    array_namespace,
+    boltzmann,
+    contiguous,
+    gram,
+    split_people,
+    sum_last,
+)
 from surefoot.numerics.batched_cholesky import solve, solve_definite
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)

@@ -3,15 +3,16 @@
 `check_logs` runs all of them. Audits, effects, values, fits, rehearsals and sample sizes show what it finds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.log_checks.check import Check, find_worst, list_warnings
+from surefoot.log_checks.check import Check, find_worst
 from surefoot.log_checks.columns import check_columns, check_identities, check_leaks, check_ranges, check_units
 from surefoot.log_checks.outcomes_by_action import check_missing_outcomes, check_pile_values, check_screen
 from surefoot.log_checks.probabilities import check_balance, check_mean_weights
+from surefoot.screening.screen import VERDICTS
 from surefoot.study import Study, StudyLogs
 
 __all__ = ["CHECKS", "SCREEN_CHECKS", "Check", "check_logs", "find_worst", "list_warnings"]
@@ -65,3 +66,9 @@ def check_logs(
     if isinstance(logs, Trajectories):
         logs = StudyLogs(logs, logs.reward, {}, np.arange(len(logs)))
     return tuple(check(logs, study) for check in checks)
+
+
+def list_warnings(checks: Iterable[Check]) -> list[str]:
+    """The checks that are not fine, as `verdict: name: reason; remedy`, the worst first."""
+    warnings = [check for check in checks if check.verdict != "fine"]
+    return [f"{check.verdict}: {check}" for check in sorted(warnings, key=lambda check: -VERDICTS.index(check.verdict))]

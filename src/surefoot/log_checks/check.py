@@ -38,9 +38,3 @@ class Check:
 def find_worst(verdicts: Iterable[str]) -> str:
     """The most serious verdict."""
     return max(verdicts, key=VERDICTS.index)
-
-
-def list_warnings(checks: Iterable[Check]) -> list[str]:
-    """The checks that are not fine, as `verdict: name: reason; remedy`, the worst first."""
-    warnings = [check for check in checks if check.verdict != "fine"]
-    return [f"{check.verdict}: {check}" for check in sorted(warnings, key=lambda check: -VERDICTS.index(check.verdict))]

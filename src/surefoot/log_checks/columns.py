@@ -16,7 +16,6 @@ from surefoot.data.suspect_columns import (
 from surefoot.data.trajectories import Trajectories
 from surefoot.inference.leaks import FEWEST_ROWS, LOOK, correlate_with_outcome
 from surefoot.log_checks.check import Check, find_worst
-from surefoot.numerics.masked_quantiles import median
 from surefoot.reports.numbers import format_number, format_percent
 from surefoot.study import Study, StudyLogs
 
@@ -94,7 +93,9 @@ def check_ranges(read: StudyLogs, study: Study | None) -> Check:
     """Count the values that were outside the range of their column and became missing."""
     logs = read.logs
     # The state's column that the values of a column of the log became.
-    states = {} if study is None else {source: study.columns_of(name)[0] for name, (source, _) in study.state_kinds.items()}
+    states = (
+        {} if study is None else {source: study.state_columns[name][0] for name, (source, _) in study.state_kinds.items()}
+    )
     shares = {}
     words = []
     for column, counts in read.implausible.items():
@@ -185,24 +186,23 @@ def _find_units(logs: Trajectories, column: str, values: Array) -> list[OtherUni
     is_counter = bool(steps.size) and (steps < 0).mean() < 0.01
     if is_counter or len(np.unique(values[~np.isnan(values)])) < FEW_VALUES:
         return []
-    record = np.where(present, record, 0.0)
-    level = median(np.abs(record), present)
-    centre = np.where(np.isfinite(level), median(record, present), 0.0)
-    spread = median(np.abs(record - centre[:, None]), present)
-    known = np.flatnonzero((present.sum(axis=1) >= LEAST_VALUES) & np.isfinite(spread) & (spread > 0))
-    sizes = np.log(np.stack([level[known], spread[known]]))
+    known = np.flatnonzero(present.sum(axis=1) >= LEAST_VALUES)
+    record = np.where(present, record, np.nan)[known]
+    level = np.nanmedian(np.abs(record), axis=1)
+    spread = np.nanmedian(np.abs(record - np.nanmedian(record, axis=1, keepdims=True)), axis=1)
+    sizes = np.log(np.stack([level, np.where(spread > 0, spread, 1.0)]))
     suspects = []
-    others = np.arange(len(known))
+    others = np.flatnonzero(spread > 0)
     for _ in range(MOST_UNITS):
         apart = _split_people(sizes[:, others])
         if apart is None:
             break
         usual = np.median(sizes[0, others[~apart]])
         factor = float(np.exp(np.median(sizes[0, others[apart]]) - usual))
-        for person in known[others[apart]]:
-            participant = logs.participants[person].item()
+        for position in others[apart]:
+            participant = logs.participants[known[position]].item()
             alone = bool(apart.sum() == 1)
-            suspects.append(OtherUnit(participant, column, float(level[person]), float(np.exp(usual)), factor, alone))
+            suspects.append(OtherUnit(participant, column, float(level[position]), float(np.exp(usual)), factor, alone))
         others = others[~apart]
     return suspects
 

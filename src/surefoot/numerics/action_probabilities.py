@@ -1,4 +1,4 @@
-"""Probabilities of actions: the Boltzmann distribution, the largest of several normal values, and a logistic curve of one.
+"""Probabilities of actions: the largest of several normal values, and a logistic curve of one.
 
 The probability that each of several normal values is the largest has an error below 1e-6. A value is the largest where all
 its differences from the others are positive. That is the probability P(Y ≤ h) of standard normal variables Y with
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_torch_namespace
 
-from surefoot.numerics.arrays import Array, array_namespace, sum_last
+from surefoot.numerics.arrays import Array, array_namespace
 
 
 def normal_cdf(values: Array) -> Array:
@@ -35,26 +35,6 @@ def normal_cdf(values: Array) -> Array:
     from scipy.special import ndtr
 
     return ndtr(values)
-
-
-def boltzmann(logits: Array) -> Array:
-    """Probabilities of the non-reference actions from their logits (…, k); the reference has logit zero.
-
-    >>> boltzmann(np.array([0.0]))
-    array([0.5])
-    """
-    xp = array_namespace(logits)
-    if logits.shape[-1] == 1:
-        # An exponential that overflows gives a probability of zero, as it should.
-        with np.errstate(over="ignore"):
-            odds = xp.exp(-logits)
-        odds += 1.0
-        return 1.0 / odds
-    top = xp.zeros_like(logits[..., 0])
-    for action in range(logits.shape[-1]):
-        top = xp.maximum(top, logits[..., action])
-    raised = xp.exp(logits - top[..., None])
-    return raised / (xp.exp(-top) + sum_last(raised))[..., None]
 
 
 # The largest of several normal values

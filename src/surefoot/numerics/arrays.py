@@ -5,6 +5,7 @@ Engines are NumPy, PyTorch on the processor, or PyTorch on a CUDA device. All us
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any, Self
 
@@ -126,6 +127,26 @@ def sum_last(values: Array) -> Array:
     return total
 
 
+def boltzmann(logits: Array) -> Array:
+    """Probabilities of the non-reference actions from their logits (…, k); the reference has logit zero.
+
+    >>> boltzmann(np.array([0.0]))
+    array([0.5])
+    """
+    xp = array_namespace(logits)
+    if logits.shape[-1] == 1:
+        # An exponential that overflows gives a probability of zero, as it should.
+        with np.errstate(over="ignore"):
+            odds = xp.exp(-logits)
+        odds += 1.0
+        return 1.0 / odds
+    top = xp.zeros_like(logits[..., 0])
+    for action in range(logits.shape[-1]):
+        top = xp.maximum(top, logits[..., action])
+    raised = xp.exp(logits - top[..., None])
+    return raised / (xp.exp(-top) + sum_last(raised))[..., None]
+
+
 def gram(features: Array, weights: Array) -> Array:
     """XᵀUX of every participant, (people, features, features)."""
     xp = array_namespace(features)
@@ -147,18 +168,10 @@ class Engine:
     """Moves arrays to the device of the computation, and back."""
 
     name: str
-
-    def to_device(self, values: NDArray[Any]) -> Array:
-        """A NumPy array as one of this engine's."""
-        if self.name == "numpy":
-            return values
-        import torch
-
-        return torch.asarray(values, device="cuda" if self.name == "gpu" else "cpu", copy=True)
-
-    def to_numpy(self, values: Array) -> NDArray[Any]:
-        """One of this engine's arrays as a NumPy array."""
-        return values if self.name == "numpy" else np.asarray(values.cpu())
+    to_device: Callable[[NDArray[Any]], Array] = np.asarray
+    """A NumPy array as one of this engine's."""
+    to_numpy: Callable[[Array], NDArray[Any]] = np.asarray
+    """One of this engine's arrays as a NumPy array."""
 
     def repeatable(self, step: Callable[[], Any]) -> Callable[[], Any]:
         """A step that changes its arrays in place, ready to be repeated many times.
@@ -184,11 +197,13 @@ def find_engine(name: str) -> Engine:
     """The engine of that name, if this machine has it."""
     if name not in ENGINES:
         raise InputError(f"there is no engine '{name}'{did_you_mean(name, ENGINES)}; choose from {list(ENGINES)}")
-    if name != "numpy":
-        try:
-            import torch
-        except ImportError:
-            raise InputError(f"engine '{name}' needs PyTorch; install it with: pip install 'surefoot[gpu]'") from None
-        if name == "gpu" and not torch.cuda.is_available():
-            raise InputError("engine 'gpu' needs a CUDA device, and PyTorch sees none; use engine 'numpy'")
-    return Engine(name)
+    if name == "numpy":
+        return NUMPY
+    try:
+        import torch
+    except ImportError:
+        raise InputError(f"engine '{name}' needs PyTorch; install it with: pip install 'surefoot[gpu]'") from None
+    if name == "gpu" and not torch.cuda.is_available():
+        raise InputError("engine 'gpu' needs a CUDA device, and PyTorch sees none; use engine 'numpy'")
+    to_device = partial(torch.asarray, device="cuda" if name == "gpu" else "cpu", copy=True)
+    return Engine(name, to_device, lambda values: np.asarray(values.cpu()))

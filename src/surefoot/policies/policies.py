@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot.atomic_files import atomic_write, write_texts
+from surefoot.atomic_files import atomic_write
 from surefoot.data.file_formats import open_parquet, read_parquet
 from surefoot.data.frames import find_positions, match_columns
 from surefoot.data.locations import Location, list_parquet, locate
@@ -265,7 +265,8 @@ class Policies:
         flat = {name: values.reshape(len(self), -1) for name, values in self.rule.arrays().items()}
         if path.suffix == ".json":
             columns = {"participants": participants, **{name: values.tolist() for name, values in flat.items()}}
-            write_texts({path: json.dumps({**header, **columns}, allow_nan=False) + "\n"})
+            with atomic_write(path) as temporary:
+                temporary.write_text(json.dumps({**header, **columns}, allow_nan=False) + "\n", encoding="utf-8")
         elif path.suffix == ".parquet":
             import pyarrow as pa
             from pyarrow import parquet

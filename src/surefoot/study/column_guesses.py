@@ -18,11 +18,11 @@ from surefoot.data.log_columns import (
     MISSING_SIGNS,
     NO,
     PLAIN,
+    TEXT_TYPES,
     FileSettings,
     LogColumn,
     first_failure,
     is_number,
-    is_text,
     settle_missing,
     spell,
     whole_array,
@@ -248,7 +248,7 @@ class ColumnGuesses:
             reasons |= self._find_outcome_leaks([name for name in names if reasons[name] is None])
         for name in names:
             reason = reasons[name]
-            texts = self.cells[name].drop_null().to_pylist() if is_text(self.cells[name].type) else []
+            texts = self.cells[name].drop_null().to_pylist() if self.cells[name].type in TEXT_TYPES else []
             words = [text for text in texts if not is_finite_number(text)]
             if reason is None and words and len(words) < len(texts) / 2:
                 reason = f"{MIXTURE} ({len(words):,} rows, such as {quote(words[0])})"
@@ -346,14 +346,14 @@ class ColumnGuesses:
         clocks = [
             name
             for name, cells in self.cells.items()
-            if is_text(cells.type) and pc.all(pc.match_substring_regex(cells, CLOCK)).as_py()
+            if cells.type in TEXT_TYPES and pc.all(pc.match_substring_regex(cells, CLOCK)).as_py()
         ]
         time = self.roles["time"]
         if time in clocks or (clocks and not self._orders_rows(self.cells[time])):
             columns = " and ".join(map(repr, dict.fromkeys((time, *clocks))))
             yield f"column {columns}: day and time of day must stand in one column, such as 2024-05-31 08:30"
         participants = self.cells[self.roles["participant"]]
-        ids = LogColumn("", participants).distinct()[0] if is_text(participants.type) else []
+        ids = LogColumn("", participants).distinct()[0] if participants.type in TEXT_TYPES else []
         yield from (f"{reason}; {remedy}" for _, reason, remedy in list_id_doubts(ids))
         for name, reason in self.left_out.items():
             if reason.startswith(MIXTURE):
@@ -383,7 +383,7 @@ def find_missing_words(cells: pa.Array) -> tuple[list[str], list[str]]:
     >>> find_missing_words(pa.array(["3", "4", "watch off", "5", "n/a", "4", "3", "6"]))
     (['n/a'], ['watch off'])
     """
-    rows = Counter(cells.drop_null().to_pylist() if is_text(cells.type) else ())
+    rows = Counter(cells.drop_null().to_pylist() if cells.type in TEXT_TYPES else ())
     words = [text for text in rows if not is_finite_number(text)]
     signs = [word for word in words if word.lower() in MISSING_SIGNS]
     others = [word for word in words if word not in signs]
@@ -450,9 +450,9 @@ def _number_values(cells: pa.Array) -> NDArray[np.int64] | None:
 def _code_values(cells: pa.Array) -> NDArray[np.float64]:
     """Numbers as they are, other values as numbers from 0 for the distinct ones; NaN where missing."""
     column = LogColumn("", cells)
-    if is_number(cells.type) or (is_text(cells.type) and first_failure(cells, pa.float64()) is None):
+    if is_number(cells.type) or (cells.type in TEXT_TYPES and first_failure(cells, pa.float64()) is None):
         return column.numbers()
-    if not is_text(cells.type) and not pa.types.is_boolean(cells.type):
+    if cells.type not in TEXT_TYPES and not pa.types.is_boolean(cells.type):
         return np.full(len(cells), np.nan)
     indices = column.distinct()[1]
     return np.where(indices < 0, np.nan, indices)

@@ -426,16 +426,21 @@ class LogDescription(Section):
     @cached_property
     def read_names(self) -> tuple[str, ...]:
         """The state's columns that are read from the log."""
-        return tuple(column for name in self.state_kinds for column in self.columns_of(name))
+        return tuple(column for name in self.state_kinds for column in self.state_columns[name])
 
     @cached_property
     def state_names(self) -> tuple[str, ...]:
         """The state's columns after categories became 0/1 columns, `location=home` and so on."""
-        return tuple(name for variable in self.state for name in self.columns_of(variable))
+        return tuple(column for columns in self.state_columns.values() for column in columns)
+
+    @cached_property
+    def state_columns(self) -> dict[str, tuple[str, ...]]:
+        """The state's columns that each state variable becomes."""
+        return {name: variable.variable_kind.state_columns(name) for name, variable in self.state.items()}
 
     def columns_of(self, variable: str) -> tuple[str, ...]:
         """The state's columns that one state variable becomes."""
-        return self.state[variable].variable_kind.state_columns(variable)
+        return self.state_columns[variable]
 
     @property
     def variable_kinds(self) -> dict[str, VariableKind]:
@@ -454,7 +459,7 @@ class LogDescription(Section):
             column: (variable.scaling.centre, variable.scaling.scale)
             for name, variable in self.state.items()
             if variable.scaling is not None
-            for column in self.columns_of(name)
+            for column in self.state_columns[name]
         }
 
     @property
@@ -463,5 +468,5 @@ class LogDescription(Section):
         return {
             column: f"derived: {variable.derived}" if variable.derived else variable.variable_kind.describe()
             for name, variable in self.state.items()
-            for column in self.columns_of(name)
+            for column in self.state_columns[name]
         }

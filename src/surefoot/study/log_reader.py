@@ -192,7 +192,7 @@ def finish_logs(study: LogDescription, measured: StudyLogs, *, usual: LearnedPat
     if derived is None and study.derived_states:
         action = logs.action.astype(np.float64)
         derived = derive_states(study.derived_states, logs.participant_index, logs.time, action, transformed, study.days)
-    kinds = [kind for name, (_, kind) in study.state_kinds.items() for _ in study.columns_of(name)]
+    kinds = [kind for name, (_, kind) in study.state_kinds.items() for _ in study.state_columns[name]]
     scaled = (logs.state - [kind.centre for kind in kinds]) / [kind.scale for kind in kinds]
     state = join_states(study, scaled, derived or {})
     finished = replace(logs, state=state, reward=transformed, state_names=study.state_names, sorted_rows=logs.order)
@@ -210,7 +210,7 @@ def join_states(study: LogDescription, read: Floats, derived: Mapping[str, Float
             kind = variable.variable_kind
             columns.append((derived[name][:, None] - kind.centre) / kind.scale)
         else:
-            size = len(study.columns_of(name))
+            size = len(study.state_columns[name])
             columns.append(read[:, position : position + size])
             position += size
     return np.concatenate(columns, axis=1)
@@ -227,7 +227,7 @@ def _screen_logs(
     for name, (column, kind) in study.state_kinds.items():
         if kind.is_measured:
             targets[column] = (*targets.get(column, ()), position)
-        position += len(study.columns_of(name))
+        position += len(study.state_columns[name])
     targets[study.reward.column] = (position,)
     targets = {column: positions for column, positions in targets.items() if column in (section.columns or targets)}
     devices = {variable.column or name: variable.device for name, variable in study.state.items()}

@@ -258,7 +258,7 @@ class Study(LogDescription):
 
     def _columns_used_by(self, user: str) -> tuple[str, ...]:
         chosen = [name for name, variable in self.state.items() if variable.use in (user, "both")]
-        return tuple(column for name in chosen for column in self.columns_of(name))
+        return tuple(column for name in chosen for column in self.state_columns[name])
 
     def method(self) -> Method:
         """The study's method, not yet fitted."""
