@@ -34,7 +34,7 @@ from tests.service.support.postgres import binaries, cluster, free_port  # noqa:
 from surefoot import Study, __version__  # noqa: E402
 from surefoot.service import access  # noqa: E402
 from surefoot.service.database import databases  # noqa: E402
-from surefoot.service.trial import decisions, outcomes, participants  # noqa: E402
+from surefoot.service.trial import decisions, participants  # noqa: E402
 from surefoot.service.trial.api_models import DecisionRequest, Outcome  # noqa: E402
 from surefoot.service.trial.trial import open_trial  # noqa: E402
 from surefoot.service.updates import updates  # noqa: E402
@@ -196,7 +196,7 @@ def prepared(url):
             request = DecisionRequest.model_validate(body(participant, index))
             decision = json.loads(decisions.decide(trial, request))["decision_id"]
             told.append(Outcome(decision_id=decision, proximal_outcome=float(rng.normal()), timestamp=WHEN))
-        outcomes.record_outcomes(trial, told)
+        decisions.record_outcomes(trial, told)
     if updates.run_update(trial, updates.begin_update(trial, "benchmark")) != "done":
         raise SystemExit("the benchmark's policy did not go live")
     with trial.database.transaction() as connection:

@@ -10,7 +10,7 @@ from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.database import databases
 from surefoot.service.operations import backup
-from surefoot.service.operations.export import export_decisions, export_outcomes
+from surefoot.service.operations.export import EXPORTS, export_decisions
 from surefoot.service.operations.verification import make_seal, replay, verify
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
@@ -166,7 +166,7 @@ def test_erase_and_export(trial, tmp_path):
     send_sentinel(trial)
     erase(trial)
     export_decisions(trial, tmp_path / "decisions.csv", "csv")
-    export_outcomes(trial, tmp_path / "outcomes.csv", "csv")
+    EXPORTS["outcomes"](trial, tmp_path / "outcomes.csv", "csv")
     assert str(SENTINEL) not in (tmp_path / "decisions.csv").read_text() + (tmp_path / "outcomes.csv").read_text()
     rows = list(csv.DictReader((tmp_path / "decisions.csv").read_text().splitlines()))
     assert {row["erased"] for row in rows if row["participant"] == "p0"} == {"true"}

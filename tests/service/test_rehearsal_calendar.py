@@ -12,8 +12,7 @@ from surefoot.rehearsal.trial_run import DECIDERS, run_trials
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions, updates
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
-from surefoot.service.trial.decisions import decide_batch
-from surefoot.service.trial.outcomes import record_outcomes
+from surefoot.service.trial.decisions import decide_batch, record_outcomes
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates.updates import begin_update, run_update

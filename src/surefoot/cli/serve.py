@@ -133,11 +133,11 @@ def load_policies(
     from surefoot.service.access import name_operator
     from surefoot.service.updates.updates import load_pilot_policies
 
-    loaded = load_pilot_policies(trial, folder, name_operator())
+    policy_id, loaded = load_pilot_policies(trial, folder, name_operator())
     others = "and anybody else" if loaded.serves_anybody else "(others stay in warm-up)"
-    whom = "everyone" if loaded.participants is None else f"{loaded.participants:,} participants {others}"
-    state = "is live" if loaded.live else "waits for an admin to activate it"
-    typer.echo(f"policy {loaded.policy_id} for {whom} {state}")
+    whom = "everyone" if loaded.participants is None else f"{len(loaded.participants):,} participants {others}"
+    state = "is live" if trial.policies.live() else "waits for an admin to activate it"
+    typer.echo(f"policy {policy_id} for {whom} {state}")
 
 
 @keys.command("create")

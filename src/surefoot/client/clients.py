@@ -289,7 +289,7 @@ def _at_once(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return call
 
 
-def _blocking(
+def _block_on(
     method: Callable[Concatenate[_Exchange, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["Client", P], T]:
     """A method of `Client` from a coroutine that runs to its end at once, because nothing in it gives way."""
@@ -363,15 +363,15 @@ class Client:
         """The queue on disk; its length is how many outcomes wait."""
         return self._exchange.queue
 
-    register = _blocking(_Exchange.register)
-    decide = _blocking(_Exchange.decide)
-    send_outcomes = _blocking(_Exchange.send_outcomes)
-    queue_outcomes = _blocking(_Exchange.queue_outcomes)
-    withdraw = _blocking(_Exchange.withdraw)
-    pause = _blocking(_Exchange.pause)
-    resume = _blocking(_Exchange.resume)
+    register = _block_on(_Exchange.register)
+    decide = _block_on(_Exchange.decide)
+    send_outcomes = _block_on(_Exchange.send_outcomes)
+    queue_outcomes = _block_on(_Exchange.queue_outcomes)
+    withdraw = _block_on(_Exchange.withdraw)
+    pause = _block_on(_Exchange.pause)
+    resume = _block_on(_Exchange.resume)
 
-    _flush = _blocking(_Exchange.flush)
+    _flush = _block_on(_Exchange.flush)
 
     @functools.wraps(_flush)
     def flush(self) -> list[Receipt]:

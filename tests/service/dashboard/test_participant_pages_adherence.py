@@ -7,8 +7,7 @@ import pytest
 from surefoot.service.dashboard.participant_pages import describe_adherence
 from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
-from surefoot.service.trial.decisions import decide
-from surefoot.service.trial.outcomes import record_outcomes
+from surefoot.service.trial.decisions import decide, record_outcomes
 from surefoot.service.trial.participants import register_participant, withdraw
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study

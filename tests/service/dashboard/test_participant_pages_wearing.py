@@ -9,7 +9,7 @@ from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.dashboard.participant_pages import describe_adherence, list_unworn
 from surefoot.service.database.decision_record import DecisionReply
-from surefoot.service.trial import decisions, outcomes, participants
+from surefoot.service.trial import decisions, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
@@ -44,7 +44,7 @@ def walk(trial, clock, unworn, *, people=4, days=14):
                 answer = DecisionReply.model_validate_json(decisions.decide(trial, asked))
                 came = 0.0 if off else float(steps[1])
                 told = Outcome(decision_id=answer.decision_id, proximal_outcome=came, timestamp=clock.moment)
-                outcomes.record_outcomes(trial, [told])
+                decisions.record_outcomes(trial, [told])
     clock.set(BEGIN + timedelta(days=days))
 
 
@@ -102,7 +102,7 @@ def test_an_update_is_refused_when_values_go_missing_after_an_action(tmp_path, m
             answer = DecisionReply.model_validate_json(decisions.decide(trial, asked))
             came = 0.0 if answer.action == 0 and rng.random() < 0.5 else float(rng.normal())
             told = Outcome(decision_id=answer.decision_id, proximal_outcome=came, timestamp=clock.moment)
-            outcomes.record_outcomes(trial, [told])
+            decisions.record_outcomes(trial, [told])
     state, status = update(trial)
     trial.close()
     assert state == "refused", status

@@ -7,7 +7,7 @@ from pyarrow import parquet
 
 from surefoot.fitting import fit_study
 from surefoot.service.operations import export
-from surefoot.service.operations.export import export_decisions, export_outcomes
+from surefoot.service.operations.export import EXPORTS, export_decisions
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
@@ -46,7 +46,7 @@ def test_the_export_goes_straight_into_the_primary_analysis(trial, study, tmp_pa
 def test_an_empty_trial_can_be_exported(trial, tmp_path):
     for form in ("csv", "parquet"):
         assert export_decisions(trial, tmp_path / "decisions", form).rows == 0
-    export_outcomes(trial, tmp_path / "outcomes.csv", "csv")
+    EXPORTS["outcomes"](trial, tmp_path / "outcomes.csv", "csv")
     assert (tmp_path / "outcomes.csv").read_bytes().startswith(b'"decision_id","id"')
 
 
@@ -93,3 +93,13 @@ def test_an_export_goes_through_in_pieces(trial, tmp_path, monkeypatch):
     made = export_decisions(trial, tmp_path / "pieces.csv", "csv")
     assert (made.rows, made.participants) == (90, 3) and max(sizes) == 7 and sum(sizes) == 90
     assert (tmp_path / "pieces.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_variable_may_be_missing_in_a_whole_piece(trial, tmp_path, monkeypatch, form):
+    monkeypatch.setattr(export, "ROWS", 2)
+    register_participant(trial.database, "p0")
+    for index in range(4):
+        answer(trial, "p0", index, context={} if index < 2 else {"weather": 0.5, "place": "home"})
+    assert export_decisions(trial, tmp_path / f"decisions.{form}", form).rows == 4

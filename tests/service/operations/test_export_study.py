@@ -10,8 +10,7 @@ from surefoot.datasets.demo_trial import study_text
 from surefoot.service.database.schema import activations, policies
 from surefoot.service.operations.export import describe_collection, export_decisions, write_study_text
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
-from surefoot.service.trial.decisions import decide
-from surefoot.service.trial.outcomes import record_outcomes
+from surefoot.service.trial.decisions import decide, record_outcomes
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import CollectionSection, Study

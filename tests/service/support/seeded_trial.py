@@ -6,7 +6,7 @@ import numpy as np
 
 from surefoot.service.database.clock import VARIABLE
 from surefoot.service.database.decision_record import DecisionReply
-from surefoot.service.trial import alerts, decisions, outcomes, participants
+from surefoot.service.trial import alerts, decisions, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.updates import updates
 from surefoot.service.updates.schedule import claim_job
@@ -76,4 +76,4 @@ def _point(trial, clock, rng, participant, index):
     reward = context["weather"] * (1 + 2 * answer.action) + 0.3 * rng.normal() + (30 if rng.random() < 0.05 else 0)
     if rng.random() > 0.1:
         told = Outcome(decision_id=answer.decision_id, proximal_outcome=float(reward), timestamp=clock.moment)
-        outcomes.record_outcomes(trial, [told])
+        decisions.record_outcomes(trial, [told])

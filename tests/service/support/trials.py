@@ -6,7 +6,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from surefoot.service.database.decision_record import DecisionReply
-from surefoot.service.trial import decisions, outcomes, participants
+from surefoot.service.trial import decisions, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
 from surefoot.service.updates import updates
@@ -84,7 +84,7 @@ def fill(trial, people=2, points=30, first=0, seed=0, effect=2.0):
                 sent.append(
                     Outcome(decision_id=answer.decision_id, proximal_outcome=reward, timestamp=moment(2 * index + 1))
                 )
-        outcomes.record_outcomes(trial, sent)
+        decisions.record_outcomes(trial, sent)
     return found
 
 

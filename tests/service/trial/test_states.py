@@ -11,11 +11,11 @@ from surefoot.data.derived_states import derive_states
 from surefoot.service.database.schema import decisions as table
 from surefoot.service.operations.export import export_decisions
 from surefoot.service.operations.verification import replay
-from surefoot.service.trial import outcomes, participants
+from surefoot.service.trial import decisions, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
+from surefoot.service.trial.states import make_columns, make_study_logs, read_rows
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates.trial_logs import make_columns, make_study_logs, read_rows
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, column, moment, update
 
@@ -65,7 +65,7 @@ def run(trial, points, seed=0, tell=lambda index: True):
             outcome = Outcome(
                 decision_id=answers[-1]["decision_id"], proximal_outcome=rng.normal(), timestamp=moment(2 * index + 1)
             )
-            outcomes.record_outcomes(trial, [outcome])
+            decisions.record_outcomes(trial, [outcome])
     return answers
 
 
@@ -100,7 +100,7 @@ def test_an_outcome_that_comes_late_does_not_change_what_was_decided_or_learned(
         Outcome(decision_id=answer["decision_id"], proximal_outcome=50.0, timestamp=moment(2 * index + 1))
         for index, answer in enumerate(answers)
     ]
-    outcomes.record_outcomes(trial, late)
+    decisions.record_outcomes(trial, late)
     ask(trial, 3)
     assert_allclose(states(trial)[:3], before)
     assert states(trial)[3, 4] > 20

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from surefoot.service.database import clock
 from surefoot.service.database.schema import metadata
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.trial.what_if import Question, answer_question
+from surefoot.service.trial.what_if import answer_question
 from surefoot.study import Study
 from tests.service.dashboard.pages import sign_in
 from tests.service.support.client import CONTEXT
@@ -35,9 +35,7 @@ def learned(browser):
 
 
 def ask(trial, **changes):
-    return answer_question(
-        trial, Question(**{"context": CONTEXT, "derived": {}, "participant_id": "p0", **changes}), clock.now()
-    )
+    return answer_question(trial, at=clock.now(), **{"context": CONTEXT, "derived": {}, "participant_id": "p0", **changes})
 
 
 def test_the_answer_is_what_a_decision_gets(learned):

@@ -20,7 +20,7 @@ POOLED = STUDY.replace('pooling = "person"', 'pooling = "all"').replace(
 
 def tell(trial, decision_id, value, hours):
     from surefoot.service.trial.api_models import Outcome
-    from surefoot.service.trial.outcomes import record_outcomes
+    from surefoot.service.trial.decisions import record_outcomes
 
     record_outcomes(trial, [Outcome(decision_id=decision_id, proximal_outcome=value, timestamp=moment(hours))])
 
@@ -111,10 +111,10 @@ def test_the_largest_influence_decides():
 def test_cooks_distance_is_the_textbooks(trial, study):
     """Against the definition: the change of all fitted values when a row is left out, in units of nothing."""
     fill(trial, people=1, points=40)
-    from surefoot.service.updates import trial_logs
+    from surefoot.service.trial import states
 
     with trial.database.snapshot() as connection:
-        logs = trial_logs.make_study_logs(study, trial_logs.read_rows(connection))
+        logs = states.make_study_logs(study, states.read_rows(connection))
     weights = logs.logs.usable.astype(float)
     found = cook_distances(logs.logs, weights, pooled=True)
     rows = np.flatnonzero(weights)

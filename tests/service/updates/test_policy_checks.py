@@ -7,9 +7,10 @@ from surefoot.policies.policies import Policies
 from surefoot.policies.rules import Boltzmann
 from surefoot.service.database.schema import alerts
 from surefoot.service.database.schema import policies as policy_rows
+from surefoot.service.trial import states
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import trial_logs, updates
+from surefoot.service.updates import updates
 from surefoot.trial_rules import policy_checks, proposals
 from tests.service.support.trials import STUDY, column, fill, update
 
@@ -67,7 +68,7 @@ def test_the_send_rate_before_is_within_the_studys_limits(trial):
     """A policy of the past that wanted 0.9999 sent with 0.9: a new one that wants the same changes nothing."""
     fill(trial, people=1, points=40)
     with trial.database.snapshot() as connection:
-        logs = trial_logs.make_study_logs(trial.study, trial_logs.read_rows(connection))
+        logs = states.make_study_logs(trial.study, states.read_rows(connection))
     fit = fit_part(trial.study, logs)
     eager = Boltzmann(np.array([[[0.0, 0.0, 0.0, 9.0]]]))
     policies = Policies(None, eager, fit.policies.action_names, fit.policies.state_names)

@@ -32,8 +32,8 @@ def test_a_trial_starts_from_pilot_policies(pilot, url):
     trial = open_trial(Study.parse(POOLED), url)
     fill(trial, people=1, points=1)
     assert answer(trial)["source"] == "warm-up"
-    loaded = load_pilot_policies(trial, pilot, "test")
-    assert (loaded.policy_id, loaded.live, loaded.participants) == (1, True, None)
+    policy_id, loaded = load_pilot_policies(trial, pilot, "test")
+    assert (policy_id, trial.policies.live()[0], loaded.participants) == (1, 1, None)
     decided = answer(trial, index=1001)
     assert (decided["source"], decided["policy_id"]) == ("policy", 1)
     expected = FittedStudy.load(pilot).policies.probabilities(["p0"], np.array([[0.5, -1.0, 1.0]]))[0, 1]

@@ -14,9 +14,10 @@ from surefoot.service.database.clock import now
 from surefoot.service.database.schema import activations
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.operations.verification import replay
+from surefoot.service.trial import states
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import trial_logs, updates
+from surefoot.service.updates import updates
 from surefoot.trial_rules import proposals
 from tests.service.support.trials import STUDY, answer, column, fill, update
 
@@ -207,7 +208,7 @@ def test_an_update_over_http_runs_beside_and_survives_a_kill(client):
 def test_intervals_come_from_the_fit_and_are_never_worth_a_policy(study, trial, monkeypatch):
     fill(trial, points=40)
     with trial.database.snapshot() as connection:
-        fitted = fit_part(study, trial_logs.make_study_logs(study, trial_logs.read_rows(connection))).method
+        fitted = fit_part(study, states.make_study_logs(study, states.read_rows(connection))).method
     intervals = updates.coefficient_intervals(fitted)
     assert len(intervals["rows"]) == 4 and all(row["low"] <= row["value"] <= row["high"] for row in intervals["rows"])
     monkeypatch.setattr(updates, "estimate_coefficients", lambda *given, **more: 1 / 0)

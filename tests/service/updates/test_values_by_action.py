@@ -3,7 +3,7 @@
 import pytest
 
 from surefoot.service.trial.api_models import Outcome
-from surefoot.service.trial.outcomes import record_outcomes
+from surefoot.service.trial.decisions import record_outcomes
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, fill, moment, update

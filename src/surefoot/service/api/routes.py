@@ -18,7 +18,7 @@ from surefoot.service.database.clock import now
 from surefoot.service.database.decision_record import DecisionReply
 from surefoot.service.operations.export import EXPORTS, FORMATS, write_study_text
 from surefoot.service.operations.monitoring import write_readiness
-from surefoot.service.trial import api_models, outcomes, participants
+from surefoot.service.trial import api_models, decisions, participants
 from surefoot.service.trial.alerts import count_safety
 from surefoot.service.trial.api_models import ApiError, ReasonedRequest
 from surefoot.service.trial.trial import Trial
@@ -72,7 +72,7 @@ async def decide(body: api_models.DecisionRequest, request: Request) -> Response
 @router.post("/outcomes", response_model=api_models.OutcomeReceipts, tags=["app"])
 def record_outcomes(body: api_models.OutcomeOrBatch, request: Request) -> Any:
     """Record one outcome, or several; null means known to be missing. Sending one again is harmless."""
-    results = outcomes.record_outcomes(trial_of(request), [body] if isinstance(body, api_models.Outcome) else body.outcomes)
+    results = decisions.record_outcomes(trial_of(request), [body] if isinstance(body, api_models.Outcome) else body.outcomes)
     if isinstance(body, api_models.Outcome) and results[0]["status"] in OUTCOME_ERRORS:
         status, message, field = OUTCOME_ERRORS[results[0]["status"]]
         raise ApiError(status, results[0]["status"], message, field)

@@ -36,11 +36,11 @@ from surefoot.service.dashboard.access import (
 from surefoot.service.dashboard.charts import LINE, POINT, TEXT, draw_lines, make_svg, write_share
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions, outcomes, participant_events, participants
+from surefoot.service.trial import states
 from surefoot.service.trial.api_models import ApiError
-from surefoot.service.trial.outcomes import CURRENT
 from surefoot.service.trial.participants import PAUSED, RESUMED, WITHDRAWN, find_status, find_statuses, set_pause, withdraw
+from surefoot.service.trial.states import CURRENT
 from surefoot.service.trial.trial import Trial
-from surefoot.service.updates import trial_logs
 from surefoot.trial_rules.choices import DOSE
 
 POINTS_SHOWN = 100
@@ -153,8 +153,8 @@ def flag_unworn(trial: Trial, since: datetime) -> list[tuple[Any, bool]]:
     if not names_a_device(trial):
         return []
     with trial.database.snapshot() as connection:
-        rows = trial_logs.read_rows(connection, since=since)
-    screen = trial_logs.make_study_logs(trial.study.with_screen(), rows).screen if rows else None
+        rows = states.read_rows(connection, since=since)
+    screen = states.make_study_logs(trial.study.with_screen(), rows).screen if rows else None
     if screen is None:
         return []
     unworn = np.zeros(len(rows), dtype=bool)

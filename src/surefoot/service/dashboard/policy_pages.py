@@ -20,7 +20,7 @@ from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import Trial, list_coefficients
-from surefoot.service.trial.what_if import Question, answer_question
+from surefoot.service.trial.what_if import answer_question
 from surefoot.service.updates import updates
 from surefoot.study import Study
 
@@ -293,8 +293,10 @@ def what_if_page(
     answer = None
     if any(name.startswith(PREFIX) for name in request.query_params):
         chosen = int(version) if version else None
-        question = Question(context, derived, participant.strip(), chosen, available == "yes")
-        answer = answer_question(trial, question, clock.now())
+        person = participant.strip()
+        answer = answer_question(
+            trial, context, derived, clock.now(), participant_id=person, policy_id=chosen, available=available == "yes"
+        )
     names = trial.study.actions.names
     if download and answer is not None:
         kinds = (("before limits", answer.before_limits), ("probability", answer.choice.probabilities))

@@ -201,9 +201,12 @@ def calendar_page(viewer: Reader, month: Month = "", download: Download = "") ->
     if download:
         nights = [(day.date.isoformat(), entry) for week in shown.weeks for day in week for entry in day.entries]
         columns = ("date", "update", "what became of it", "started at", "started by", "reason")
-        rows = [(date, entry.update_id, entry.words, entry.at, entry.started_by, entry.reason) for date, entry in nights]
+        rows = [
+            (date, entry.update_id, schedule.WORDS[entry.kind][1], entry.at, entry.started_by, entry.reason)
+            for date, entry in nights
+        ]
         return send_csv(viewer, f"updates-{shown.first:%Y-%m}", columns, rows)
-    return viewer.page("calendar", month=shown)
+    return viewer.page("calendar", month=shown, states=schedule.WORDS)
 
 
 @router.get("/updates/{update_id}")

@@ -33,13 +33,12 @@ COPIED_VALUES = ("reward", "expected", "value")
 """Keys of an update's result that repeat, or follow from, what one participant sent: erased with it, and so not hashed. The
 decision and the outcome that they come from are."""
 LAST_BLOCK = sa.select(ledger.c.position, ledger.c.hash).order_by(ledger.c.position.desc()).limit(1)
-INSERT_BLOCK = sa.insert(ledger)
 CHAIN_BLOCK = sa.text(
     "INSERT INTO ledger (position, recorded_at, entries, hash) "
     "SELECT coalesce(last.position, 0) + 1, :recorded_at, :entries, sha256(coalesce(last.hash, :beginning) || :digest) "
     "FROM (SELECT 1) AS always LEFT JOIN (SELECT position, hash FROM ledger ORDER BY position DESC LIMIT 1) AS last ON true"
 ).bindparams(sa.bindparam("recorded_at", type_=Instant))
-"""`INSERT_BLOCK` after `LAST_BLOCK`, computed by PostgreSQL."""
+"""Read the last block and add the next one in one message, computed by PostgreSQL."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +97,7 @@ class Evidence:
         return query if self.only_if is None else query.where(self.table.c[self.only_if].is_not(None))
 
     def describe(self, key: list[Any]) -> str:
-        """A row in words.
-
-        >>> EVIDENCE["decision"].describe(["5f0c", "p-017", 3])
-        'decision 5f0c (participant_id p-017, decision_idx 3)'
-        """
+        """A row in words: `decision 5f0c (participant_id p-017, decision_idx 3)`."""
         details = ", ".join(f"{name} {value}" for name, value in zip(self.key[1:], key[1:], strict=False))
         return f"{self.kind} {key[0]}" + (f" ({details})" if details else "")
 
@@ -121,11 +116,7 @@ def _hash(*values: Any) -> str:
 
 
 def without_copies(result: str) -> str:
-    """An update's result without values of single decision points.
-
-    >>> without_copies('{"used": 2, "removed_rows": [{"decision_idx": 1, "reward": 30.5}]}')
-    '{"removed_rows": [{"decision_idx": 1}], "used": 2}'
-    """
+    """An update's result without values of single decision points."""
     content = json.loads(result)
     for name in ("removed_rows", "implausible_rows"):
         if name in content:
@@ -175,10 +166,9 @@ def make_entry(kind: str, row: Mapping[Any, Any]) -> list[Any]:
 
 def insert_recorded(connection: sa.Connection, kind: str, row: dict[str, Any]) -> Any:
     """Insert a row and enter it into the ledger; its primary key."""
-    table = EVIDENCE[kind].table
-    added: Any = connection.execute(sa.insert(table), row).inserted_primary_key
-    key_name = table.primary_key.columns.keys()[0]
-    record(connection, kind, [{**row, key_name: added[0]}])
+    evidence = EVIDENCE[kind]
+    added: Any = connection.execute(sa.insert(evidence.table), row).inserted_primary_key
+    record(connection, kind, [{**row, evidence.key[0]: added[0]}])
     return added[0]
 
 
@@ -190,12 +180,11 @@ def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
 
 def insert_new_recorded(connection: sa.Connection, kind: str, rows: list[dict[str, Any]], known_by: str) -> None:
     """Insert rows that do not exist yet, and enter those into the ledger; `known_by` names a column that is unique."""
-    table = EVIDENCE[kind].table
+    evidence = EVIDENCE[kind]
     by = {row[known_by]: row for row in rows}
-    key_column = next(iter(table.primary_key.columns))
-    columns = (key_column.label("row_key"), table.c[known_by].label("known_by"))
-    added = connection.execute(insert_new(connection, table).returning(*columns), rows)
-    record(connection, kind, [{**by[new.known_by], key_column.name: new.row_key} for new in added])
+    columns = (evidence.table.c[evidence.key[0]].label("row_key"), evidence.table.c[known_by].label("known_by"))
+    added = connection.execute(insert_new(connection, evidence.table).returning(*columns), rows)
+    record(connection, kind, [{**by[new.known_by], evidence.key[0]: new.row_key} for new in added])
 
 
 def write_pending(connection: sa.Connection, *, locked: bool) -> None:
@@ -209,14 +198,13 @@ def write_pending(connection: sa.Connection, *, locked: bool) -> None:
     text = json.dumps(entries, separators=(",", ":"))
     digest = digest_block(moment, text)
     if connection.dialect.name == "postgresql":
-        # The server reads the last block and adds the next one in one message.
-        given = {"recorded_at": moment, "entries": text, "digest": digest, "beginning": BEGINNING}
-        connection.execute(CHAIN_BLOCK, given)
+        block = {"recorded_at": moment, "entries": text, "digest": digest, "beginning": BEGINNING}
+        connection.execute(CHAIN_BLOCK, block)
         return
     last = connection.execute(LAST_BLOCK).first()
     position, before = (0, BEGINNING) if last is None else (last.position, last.hash)
-    block = {"position": position + 1, "recorded_at": moment, "entries": text}
-    connection.execute(INSERT_BLOCK, {**block, "hash": chain(before, digest)})
+    block = {"position": position + 1, "recorded_at": moment, "entries": text, "hash": chain(before, digest)}
+    connection.execute(sa.insert(ledger), block)
 
 
 def digest_block(moment: datetime, entries: str) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ from surefoot.learning.pooling import make_pooling
 from surefoot.service.database.clock import now, to_microseconds
 from surefoot.service.database.decision_record import EXPORTED, LISTS
 from surefoot.service.database.schema import activations, decisions, outcomes, policies, staff_actions
+from surefoot.service.trial import states
 from surefoot.service.trial.states import count_times
 from surefoot.service.trial.trial import Trial, load_stored_study
-from surefoot.service.updates import trial_logs
 from surefoot.study import CollectionSection, Study
 
 FORMATS = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
@@ -33,7 +34,7 @@ ROWS = 5000
 FORMULA = r"^([=+\-@\t\r])"
 """What spreadsheets take for the beginning of a formula."""
 _sent = sa.select(sa.func.count()).where(outcomes.c.decision_id == decisions.c.id)
-DECISIONS = trial_logs.DECISIONS.add_columns(
+DECISIONS = states.DECISIONS.add_columns(
     _sent.scalar_subquery().label("outcomes_sent"), _sent.where(outcomes.c.late).scalar_subquery().label("outcomes_late")
 )
 
@@ -53,29 +54,24 @@ def export_decisions(trial: Trial, path: Path, form: str) -> Export:
     return _export(trial, DECISIONS, lambda rows: _decision_table(trial, rows), path, form, texts)
 
 
-def export_outcomes(trial: Trial, path: Path, form: str) -> Export:
-    """Write every outcome that was ever sent, in the order of arrival: corrections, late ones, known missing ones."""
-    names = ("decision_id", "id", "proximal_outcome", "observed_at", "received_at", "late", "echoed_probability")
-    return _export_columns(trial, outcomes, names, path, form)
-
-
-def export_staff_actions(trial: Trial, path: Path, form: str) -> Export:
-    """Write who did what, in the order in which it was done."""
-    names = ("done_by", "done_at", "action", "subject", "detail")
-    return _export_columns(trial, staff_actions, names, path, form, texts=("subject", "detail"))
-
-
-EXPORTS = {"decisions": export_decisions, "outcomes": export_outcomes, "staff-actions": export_staff_actions}
-"""By the name of the file."""
-
-
 def _export_columns(
-    trial: Trial, table: sa.Table, names: Sequence[str], path: Path, form: str, texts: Collection[str] = ()
+    table: sa.Table, names: Sequence[str], texts: Collection[str], trial: Trial, path: Path, form: str
 ) -> Export:
     def make_table(rows: list[Any]) -> pa.Table:
         return pa.table({name: _make_column(table, name, rows) for name in names})
 
     return _export(trial, sa.select(table).order_by(table.c.id), make_table, path, form, texts)
+
+
+OUTCOMES = ("decision_id", "id", "proximal_outcome", "observed_at", "received_at", "late", "echoed_probability")
+STAFF_ACTIONS = ("done_by", "done_at", "action", "subject", "detail")
+EXPORTS: dict[str, Callable[[Trial, Path, str], Export]] = {
+    "decisions": export_decisions,
+    # Every outcome that was ever sent, in the order of arrival: corrections, late ones, known missing ones.
+    "outcomes": partial(_export_columns, outcomes, OUTCOMES, ()),
+    "staff-actions": partial(_export_columns, staff_actions, STAFF_ACTIONS, ("subject", "detail")),
+}
+"""By the name of the file."""
 
 
 def _export(
@@ -123,7 +119,7 @@ def _make_column(table: sa.Table, name: str, rows: list[Any]) -> pa.Array:
 
 def _decision_table(trial: Trial, rows: list[Any]) -> pa.Table:
     study = trial.study
-    columns = trial_logs.make_columns(study, rows)
+    columns = states.make_columns(study, rows)
     further = {
         **{alias: _make_column(decisions, name, rows) for name, alias in EXPORTED.items()},
         "action_name": pa.array([study.actions.names[row["action"]] for row in rows], pa.string()),

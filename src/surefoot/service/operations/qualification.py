@@ -32,8 +32,7 @@ from surefoot.service.database.schema import decisions
 from surefoot.service.operations.backup import back_up, restore
 from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.api_models import ApiError, DecisionRequest, Outcome
-from surefoot.service.trial.decisions import decide
-from surefoot.service.trial.outcomes import record_outcomes
+from surefoot.service.trial.decisions import decide, record_outcomes
 from surefoot.service.trial.participants import ask_erasure, confirm_erasure, register_participant
 from surefoot.service.trial.trial import Trial, check_servable, open_trial
 from surefoot.service.updates.updates import begin_update, run_update

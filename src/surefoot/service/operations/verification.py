@@ -4,20 +4,21 @@ A seal is the ledger's last hash, kept where whoever can change the database can
 """
 
 import json
-import math
 import os
 import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import sqlalchemy as sa
+from pydantic import AwareDatetime, TypeAdapter
 
 from surefoot.errors import InputError
 from surefoot.service.database.clock import now
@@ -33,7 +34,6 @@ from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random
 
 TOLERANCE = 1e-12
 """Another processor or library may round the last digit of a policy's probability differently."""
-FORMAT = "surefoot-seal-1"
 URL_SECONDS = 10
 CHUNK = 500
 """Entries that are compared at a time: a trial of any size takes the same memory."""
@@ -64,17 +64,15 @@ class Replay:
 def replay(database: Database) -> Replay:
     """All decisions; the recorded probabilities decide the action, the recomputed ones must agree with them."""
     recomputer = _Recomputer(database)
-    count = 0
-    erased = 0
+    contents = Counter[str]()
     differences = []
     with database.snapshot() as connection:
         ordered = sa.select(decisions).order_by(decisions.c.participant_id, decisions.c.decision_idx)
         for row in connection.execution_options(yield_per=1000).execute(ordered).mappings():
-            count += 1
-            erased += row["salt"] is None
-            for check in recomputer.find_differences(row):
-                differences.append(Difference(row["id"], row["participant_id"], row["decision_idx"], check))
-    return Replay(count, differences, erased)
+            contents["erased" if row["salt"] is None else "there"] += 1
+            point = (row["id"], row["participant_id"], row["decision_idx"])
+            differences += [Difference(*point, check) for check in recomputer.find_differences(row)]
+    return Replay(contents.total(), differences, contents["erased"])
 
 
 class _Recomputer:
@@ -106,7 +104,7 @@ class _Recomputer:
             "state": lambda: no_state or _are_close(self._recompute_state(study, row), json.loads(row["state"])),
             "probabilities": lambda: no_policy_input or _are_close(self._recompute_probabilities(study, row), recorded),
             "limits": lambda: row["source"] == "unavailable" or _respects_limits(study, recorded),
-            "reply": lambda: _recompute_reply(row, study) == row["reply"],
+            "reply": lambda: self._recompute_reply(study, row) == row["reply"],
         }
         for name, holds in checks.items():
             try:
@@ -123,6 +121,11 @@ class _Recomputer:
                 derived = derive_now(study, connection, row["participant_id"], row["decision_idx"], **moments)
         return context_to_state(study, json.loads(row["context"]), derived).state
 
+    def _recompute_reply(self, study: Study, row: Any) -> str:
+        values = {**row, **{name: json.loads(row[name]) for name in LISTS}}
+        # Warnings are words, which decide nothing and may change from release to release: the ledger accounts for them.
+        return make_reply(values, study.actions.names[row["action"]], json.loads(row["reply"])["warnings"])
+
     def _recompute_probabilities(self, study: Study, row: Any) -> list[float]:
         settings = study.trial or TrialSection()
         if row["source"] == "unavailable":
@@ -136,17 +139,10 @@ class _Recomputer:
         return policy_probabilities(study, version, row["participant_id"], json.loads(row["state"]))
 
 
-def _recompute_reply(row: Any, study: Study) -> str:
-    values = {**row, **{name: json.loads(row[name]) for name in LISTS}}
-    # Warnings are words, which decide nothing and may change from one release to the next: the ledger accounts for them.
-    return make_reply(values, study.actions.names[row["action"]], json.loads(row["reply"])["warnings"])
-
-
 def _are_close(left: Sequence[float | None], right: Sequence[float | None]) -> bool:
-    return len(left) == len(right) and all(
-        a is b is None or (a is not None and b is not None and math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE))
-        for a, b in zip(left, right, strict=True)
-    )
+    """Whether two lists of numbers, None where missing, are the same but for rounding."""
+    first, second = (np.array(values, dtype=np.float64) for values in (left, right))
+    return first.shape == second.shape and np.allclose(first, second, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
 
 
 def _respects_limits(study: Study, probabilities: Sequence[float]) -> bool:
@@ -159,20 +155,24 @@ def _respects_limits(study: Study, probabilities: Sequence[float]) -> bool:
 class Seal:
     """The state of the ledger at one moment."""
 
-    sealed_at: datetime
+    sealed_at: AwareDatetime
     position: int
     hash: str
     study: str
     """SHA-256 of the study's text."""
     counts: dict[str, int]
     """Rows of each kind."""
+    format: Literal["surefoot-seal-1"] = "surefoot-seal-1"
 
     @property
     def words(self) -> str:
         return f"{self.sealed_at:%Y-%m-%d %H:%M} UTC"
 
     def to_line(self) -> str:
-        return json.dumps({"format": FORMAT, **asdict(self), "sealed_at": self.sealed_at.isoformat()}) + "\n"
+        return SEALS.dump_json(self).decode() + "\n"
+
+
+SEALS = TypeAdapter(Seal)
 
 
 def make_seal(database: Database) -> Seal:
@@ -194,20 +194,11 @@ def read_seals(path: Path) -> list[Seal]:
         raise InputError(f"{path}: cannot be read as seals ({type(error).__name__})") from error
     seals = []
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
         try:
-            fields: dict[str, Any] = json.loads(line)
-            if fields["format"] != FORMAT:
-                raise ValueError
-            moment = datetime.fromisoformat(fields["sealed_at"])
-            seals.append(
-                Seal(moment, int(fields["position"]), str(fields["hash"]), str(fields["study"]), dict(fields["counts"]))
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if line.strip():
+                seals.append(SEALS.validate_json(line))
+        except ValueError as error:
             raise InputError(f"{path}, line {number}: not a seal; surefoot seal writes them") from error
-        if moment.tzinfo is None:
-            raise InputError(f"{path}, line {number}: the seal's time has no zone")
     if not seals:
         raise InputError(f"{path}: holds no seal")
     return seals

@@ -4,20 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import HTTPException
-from pydantic import (
-    AwareDatetime,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    Tag,
-    model_validator,
-)
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from surefoot.errors import did_you_mean
@@ -51,10 +38,11 @@ def _text(value: Any) -> Any:
 ParticipantId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$", examples=["p-017"], strict=True)]
 DecisionId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", strict=True)]
 Timestamp = Annotated[AwareDatetime, BeforeValidator(_text), Field(examples=["2026-03-01T09:30:00+01:00"])]
-Reason = Annotated[StrictStr, Field(min_length=1, max_length=200)]
-Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
-Whole = Annotated[StrictInt, Field(ge=-LARGEST, le=LARGEST)]
-Value = StrictBool | Whole | Finite | Annotated[StrictStr, Field(max_length=200)] | None
+Reason = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Whole = Annotated[int, Field(strict=True, ge=-LARGEST, le=LARGEST)]
+Flag = Annotated[bool, Field(strict=True)]
+Value = Flag | Whole | Finite | Annotated[str, Field(strict=True, max_length=200)] | None
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 
 
@@ -68,9 +56,8 @@ class RequestModel(BaseModel):
     def _knows_every_field(cls, given: Any) -> Any:
         for name in given if isinstance(given, dict) else ():
             if name not in cls.model_fields:
-                near = did_you_mean(str(name), cls.model_fields)
-                known = ", ".join(cls.model_fields)
-                context = {"field": str(name)[:100], "near": near, "known": known}
+                context = {"field": str(name)[:100], "near": did_you_mean(str(name), cls.model_fields)}
+                context["known"] = ", ".join(cls.model_fields)
                 raise PydanticCustomError("unknown_field", "there is no field '{field}'{near}; there are {known}", context)
         return given
 
@@ -94,7 +81,7 @@ class DecisionRequest(RequestModel):
     participant_id: ParticipantId
     decision_idx: Annotated[int, Field(ge=0, lt=2**31, strict=True)]
     timestamp: Timestamp
-    availability: StrictBool
+    availability: Flag
     reasons: Annotated[list[Reason], Field(default_factory=list, max_length=20)]
     """Why the participant is not available; at least one then."""
     context: Annotated[dict[Name, Value], Field(default_factory=dict, max_length=200)]

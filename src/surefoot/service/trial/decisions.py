@@ -2,16 +2,19 @@
 
 Requests that arrive together share one transaction, which reads, decides and records. It is alone: nobody else decides,
 pauses a participant or activates a policy between its reading and its commit.
+
+Outcomes are added, never changed. The newest by its own time counts; a retry is not doubled; a late one is marked.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from secrets import token_bytes
 from typing import Any
 
@@ -20,10 +23,11 @@ from sqlalchemy.dialects import postgresql
 
 from surefoot.service.database.clock import now
 from surefoot.service.database.decision_record import DecisionRecord, make_reply, to_json
-from surefoot.service.database.ledger import SALT_BYTES, record
-from surefoot.service.database.schema import activations, decisions, participant_events, participants
-from surefoot.service.trial.api_models import ApiError, DecisionRequest
-from surefoot.service.trial.participants import PAUSED, STATUSES, WITHDRAWN
+from surefoot.service.database.ledger import SALT_BYTES, insert_new_recorded, record
+from surefoot.service.database.schema import activations, decisions, outcomes, participant_events, participants
+from surefoot.service.trial.alerts import raise_alert
+from surefoot.service.trial.api_models import ApiError, DecisionRequest, Outcome
+from surefoot.service.trial.participants import IS_WITHDRAWN, PAUSED, STATUSES, WITHDRAWN
 from surefoot.service.trial.states import Observation, check_types, contexts_to_states, derive_now, find_warnings
 from surefoot.service.trial.trial import Trial
 from surefoot.study import TrialSection
@@ -37,6 +41,8 @@ REPEATED = ("decided_at", "available", "availability_reasons", "source", "fallba
 """Columns that a retry is compared with; all null where the decision point is new."""
 PROMPTS = 5000
 """Newest prompts of a participant that the limits look at."""
+AGREES = 1e-6
+"""How far an echoed probability may be off: JSON writers round."""
 INSERT = sa.insert(decisions)
 """Made once, so that every execution finds its compiled form."""
 
@@ -271,3 +277,65 @@ def _make_query(points: Any, participant: Any, index: Any) -> sa.Select[Any]:
 
 QUERIES = {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_query(*_unpack_for_postgresql())}
 """Made once, so that every execution finds its compiled form."""
+
+
+def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Record outcomes in one transaction; a receipt for each."""
+    received = now()
+    for outcome in given:
+        check_timestamp(outcome.timestamp, received, trial.settings.limits.future_minutes)
+    columns = (decisions.c.id, decisions.c.decided_at, decisions.c.probability, decisions.c.salt)
+    query = sa.select(*columns, IS_WITHDRAWN.label("withdrawn"))
+    marks = [fingerprint(outcome) for outcome in given]
+    with trial.database.autocommit() as connection:
+        ids = {outcome.decision_id for outcome in given}
+        known = {row.id: row for row in connection.execute(query.where(decisions.c.id.in_(ids)))}
+        repeated = set(connection.scalars(sa.select(outcomes.c.fingerprint).where(outcomes.c.fingerprint.in_(marks))))
+    rows = {}
+    receipts = []
+    for outcome, mark in zip(given, marks, strict=True):
+        decision: Any = known.get(outcome.decision_id)
+        status = _find_refusal(outcome, decision)
+        agrees = None
+        if status is None:
+            late = outcome.timestamp - decision.decided_at > timedelta(hours=trial.settings.outcome_hours)
+            status = "repeated" if mark in repeated else "late" if late else "recorded"
+            echoed = None if outcome.action_prob is None else float(outcome.action_prob)
+            agrees = None if echoed is None else abs(echoed - decision.probability) <= AGREES
+            rows[mark] = {
+                "decision_id": outcome.decision_id,
+                "fingerprint": mark,
+                "proximal_outcome": None if outcome.proximal_outcome is None else float(outcome.proximal_outcome),
+                "observed_at": outcome.timestamp,
+                "received_at": received,
+                "late": late,
+                "echoed_probability": echoed,
+                "salt": token_bytes(SALT_BYTES),
+            }
+        receipts.append({"decision_id": outcome.decision_id, "status": status, "action_prob_agrees": agrees})
+    if rows:
+        disagreeing = [receipt["decision_id"] for receipt in receipts if receipt["action_prob_agrees"] is False]
+        with trial.database.transaction() as connection:
+            insert_new_recorded(connection, "outcome", list(rows.values()), "fingerprint")
+            for decision_id in disagreeing:
+                message = f"a client believes another probability than decision {decision_id} had"
+                raise_alert(connection, kind="probability", occasion=f"probability:{decision_id}", message=message)
+    return receipts
+
+
+def _find_refusal(outcome: Outcome, decision: Any) -> str | None:
+    """Why an outcome is not recorded; None when it is."""
+    if decision is None:
+        return "unknown_decision"
+    if decision.withdrawn:
+        return "withdrawn"
+    if decision.salt is None:
+        return "erased"
+    return "before_decision" if outcome.timestamp < decision.decided_at else None
+
+
+def fingerprint(outcome: Outcome) -> str:
+    """The same for an outcome that is sent again."""
+    value = None if outcome.proximal_outcome is None else float(outcome.proximal_outcome)
+    fields = [outcome.decision_id, outcome.timestamp.astimezone(UTC).isoformat(), value]
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()

@@ -1,39 +1,37 @@
-"""From a context and the participant's records to the state that a policy sees, by the code that reads log files.
+"""From contexts and records to the states that a policy sees and to the trial's own log, by the code that reads log files.
 
 Where a day begins at a clock time (`day_boundary = "04:00"`), times are those of a wall clock in the trial's time zone.
 Elsewhere they count decision points. Either way they increase with `decision_idx`: neither a client's clock that goes back
 nor two decision points at the same moment change the order.
 """
 
-from __future__ import annotations
-
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow as pa
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from surefoot.data.column_kinds import Cell
 from surefoot.data.derived_states import derive_states
 from surefoot.data.log_columns import Problems
+from surefoot.data.log_table import LogTable
 from surefoot.data.trajectories import join_values
 from surefoot.errors import did_you_mean
 from surefoot.service.database.clock import EPOCH, to_microseconds
 from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.api_models import ApiError
-from surefoot.study import Study, TrialSection
-from surefoot.study.log_reader import join_states, transform_reward
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from surefoot.service.trial.participants import IS_WITHDRAWN
+from surefoot.study import Study, StudyLogs, TrialSection
+from surefoot.study.log_reader import finish_logs, join_states, measure_logs, transform_reward
 
 MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 _rank = sa.type_coerce(decisions.c.decided_at, sa.BigInteger) - decisions.c.decision_idx
 _latest = sa.func.max(_rank).over(partition_by=decisions.c.participant_id, order_by=decisions.c.decision_idx)
 ORDERED = sa.select(decisions.c.id, (_latest + decisions.c.decision_idx).label("ordered_at")).subquery("ordered_decisions")
@@ -56,6 +54,20 @@ PAST = (
     .order_by(decisions.c.decision_idx)
 )
 """A participant's earlier decisions, each with the outcome that counted at a moment."""
+_recency = sa.func.row_number().over(
+    partition_by=outcomes.c.decision_id, order_by=(outcomes.c.observed_at.desc(), outcomes.c.id.desc())
+)
+_recencyed = sa.select(outcomes, _recency.label("rank")).where(~outcomes.c.late).subquery()
+CURRENT = sa.select(_recencyed).where(_recencyed.c.rank == 1).subquery("current_outcomes")
+"""For every decision the outcome that counts: the newest that was not late."""
+_counted = (CURRENT.c.proximal_outcome, CURRENT.c.observed_at, CURRENT.c.id.label("outcome_id"))
+_joined = decisions.join(ORDERED, ORDERED.c.id == decisions.c.id).outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
+DECISIONS = (
+    sa.select(decisions, ORDERED.c.ordered_at, *_counted)
+    .select_from(_joined)
+    .order_by(decisions.c.participant_id, decisions.c.decision_idx)
+)
+"""Every decision once, with the outcome that counts."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +92,7 @@ def contexts_to_states(
     kinds = study.state_kinds
     readable = [{name: kind.from_json(context.get(name)) for name, (_, kind) in kinds.items()} for context in contexts]
     read, outside = join_values({name: kinds[name][1].read_cells([cells[name] for cells in readable]) for name in kinds})
-    names = derived[0].keys()
-    state = join_states(study, read, {name: np.array([cells[name] for cells in derived]) for name in names})
+    state = join_states(study, read, {name: np.array([cells[name] for cells in derived]) for name in derived[0]})
     observations = []
     for position, (context, values, derived_values) in enumerate(zip(contexts, readable, derived, strict=True)):
         reasons = [f"unknown: {name}" for name in context if name not in kinds]
@@ -120,19 +131,6 @@ def check_types(study: Study, context: Mapping[str, Cell]) -> None:
         value = context.get(name)
         if value is not None and type(value) not in kind.json_types:
             raise ApiError(422, "wrong_type", f"context.{name} is {kind.json_type}, or null", f"context.{name}")
-
-
-def context_columns(study: Study, contexts: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
-    """Contexts as columns of a log; null where a value is missing or not of the variable's kind."""
-    import pyarrow as pa
-
-    columns = {}
-    for name, (column, kind) in study.state_kinds.items():
-        missing = study.state[name].missing
-        values = [context.get(name) for context in contexts]
-        cells = [None if value in missing else kind.from_json(value) for value in values]
-        columns[column] = pa.array(cells)
-    return columns
 
 
 def derive_now(
@@ -187,5 +185,64 @@ def _read_wall_clock(moment: int, index: int, zone: ZoneInfo) -> datetime:
         while (set_back - MINUTE).astimezone(zone).fold:
             set_back -= MINUTE
         # The index keeps decision points in this hour apart and in order.
-        local = (set_back - SECOND).astimezone(zone) + timedelta(microseconds=index % 1_000_000)
+        local = (set_back - timedelta(seconds=1)).astimezone(zone) + timedelta(microseconds=index % 1_000_000)
     return local.replace(tzinfo=None)
+
+
+def read_rows(connection: sa.Connection, *, since: datetime | None = None, without_withdrawn: bool = False) -> list[Any]:
+    """Decisions whose content is there, or those since a moment, by participant and decision index."""
+    wanted = DECISIONS.where(decisions.c.salt.is_not(None))
+    if since is not None:
+        wanted = wanted.where(decisions.c.decided_at >= since)
+    if without_withdrawn:
+        wanted = wanted.where(~IS_WITHDRAWN)
+    return list(connection.execute(wanted).mappings())
+
+
+def make_columns(study: Study, rows: list[Any]) -> dict[str, pa.Array]:
+    """The columns that the study names."""
+    roles = study.columns
+    texts = study.actions.texts
+    actions = [row["action"] if texts is None else texts[row["action"]] for row in rows]
+    times = count_times(study, [row["ordered_at"] for row in rows], [row["decision_idx"] for row in rows])
+    columns = {
+        roles.participant: pa.array([row["participant_id"] for row in rows], pa.string()),
+        roles.time: pa.array(times),
+        str(roles.available): pa.array([row["available"] for row in rows], pa.bool_()),
+        str(roles.probability): pa.array([row["probability"] for row in rows], pa.float64()),
+        study.actions.column: pa.array(actions, pa.int64() if texts is None else pa.string()),
+        study.reward.column: pa.array([row["proximal_outcome"] for row in rows], pa.float64()),
+    }
+    contexts = [json.loads(row["context"]) for row in rows]
+    for name, (column, kind) in study.state_kinds.items():
+        # Null where a value is missing or not of the variable's kind.
+        values = [context.get(name) for context in contexts]
+        cells = [None if value in study.state[name].missing else kind.from_json(value) for value in values]
+        # The type does not depend on the cells: an export writes one piece after the other.
+        columns[column] = pa.array(cells, pa.large_string() if str in kind.json_types else pa.float64())
+    return columns
+
+
+def measure_rows(study: Study, rows: list[Any]) -> StudyLogs:
+    """The log as an update takes it; `row` counts the given rows."""
+    table = LogTable.of(pa.table(make_columns(study, rows)), study.columns.participant)
+    return measure_logs(study, table, _read_derived(study, rows))
+
+
+def make_study_logs(study: Study, rows: list[Any]) -> StudyLogs:
+    """The log as the study describes it, not screened unless it says so."""
+    return finish_logs(study, measure_rows(study, rows))
+
+
+def _read_derived(study: Study, rows: list[Any]) -> dict[str, NDArray[np.float64]] | None:
+    """Derived states as they were when it was decided, which later outcomes do not change; None without any."""
+    if not study.derived_states:
+        return None
+    names = study.state_names
+    states = np.full((len(rows), len(names)), np.nan)
+    for position, row in enumerate(rows):
+        state = json.loads(row["state"])
+        if len(state) == len(names):  # one recorded under an earlier study may be shorter
+            states[position] = np.array(state, dtype=np.float64)
+    kinds = {name: study.state[name].variable_kind for name in study.derived_states}
+    return {name: states[:, names.index(name)] * kind.scale + kind.centre for name, kind in kinds.items()}

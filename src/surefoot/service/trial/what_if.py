@@ -15,21 +15,6 @@ from surefoot.trial_rules.choices import Choice, PolicyVersion, choose
 
 
 @dataclass(frozen=True)
-class Question:
-    """A state to ask about."""
-
-    context: Mapping[str, Cell]
-    """By the names of the state variables that an app sends."""
-    derived: Mapping[str, float]
-    """Derived states; those that are not given come from the participant's records."""
-    participant_id: str = ""
-    """Empty: somebody new."""
-    version: int | None = None
-    """None: the live policy."""
-    available: bool = True
-
-
-@dataclass(frozen=True)
 class Term:
     """What one column of the state adds to the preference for an action over doing nothing."""
 
@@ -70,28 +55,38 @@ class Answer:
         )
 
 
-def answer_question(trial: Trial, question: Question, at: datetime) -> Answer:
-    """What `POST /decisions` would choose from, now."""
+def answer_question(
+    trial: Trial,
+    context: Mapping[str, Cell],
+    derived: Mapping[str, float],
+    at: datetime,
+    *,
+    participant_id: str = "",
+    policy_id: int | None = None,
+    available: bool = True,
+) -> Answer:
+    """What `POST /decisions` would choose from, now.
+
+    Derived states that are not given come from the participant's records; an empty `participant_id` is somebody new, and
+    without a `policy_id` the live policy answers.
+    """
     study = trial.study
-    participant_id = question.participant_id
-    check_types(study, question.context)
+    check_types(study, context)
     with trial.database.snapshot() as connection:
         known = read_points(connection, [(participant_id, 0)])
         standings = find_standings(trial.settings, connection, known)
         if participant_id and participant_id not in standings:
             raise ApiError(404, "unknown_participant", "there is no such participant")
         standing = standings.get(participant_id, Standing())
-        derived = dict.fromkeys(study.derived_states, float("nan"))
+        recorded = dict.fromkeys(study.derived_states, float("nan"))
         if participant_id:
             index = 0 if standing.last_idx is None else standing.last_idx + 1
-            derived |= derive_now(study, connection, participant_id, index, decided_at=at, known_at=at)
-    observation = context_to_state(study, question.context, {**derived, **question.derived})
-    policy = trial.read_live(find_live(known) if question.version is None else (question.version, at))
-    if question.version is not None and (policy is None or policy.version is None):
+            recorded |= derive_now(study, connection, participant_id, index, decided_at=at, known_at=at)
+    observation = context_to_state(study, context, {**recorded, **derived})
+    policy = trial.read_live(find_live(known) if policy_id is None else (policy_id, at))
+    if policy_id is not None and (policy is None or policy.version is None):
         raise ApiError(404, "unknown_policy", "there is no such policy, or it cannot be read")
-    choice = choose(
-        study, participant_id, observation.state, question.available, observation.reasons, None, live=policy, at=at
-    )
+    choice = choose(study, participant_id, observation.state, available, observation.reasons, None, live=policy, at=at)
     version = None if choice.policy_id is None else trial.policies.get(choice.policy_id)
     return Answer(
         choice,

@@ -128,14 +128,6 @@ class Entry:
     reason: str = ""
     """Why it was refused, failed or waits."""
 
-    @property
-    def colour(self) -> str:
-        return WORDS[self.kind][0]
-
-    @property
-    def words(self) -> str:
-        return WORDS[self.kind][1]
-
 
 @dataclass(frozen=True)
 class CalendarDay:
@@ -192,6 +184,6 @@ def find_month(trial: Trial, month: str, at: datetime) -> Month:
     weeks = [
         [CalendarDay(day, day.month == first.month, day == local.date(), entries[day]) for day in week] for week in dates
     ]
-    counts = Counter(entry.words for day in chain(*weeks) if day.in_month for entry in day.entries)
+    counts = Counter(WORDS[entry.kind][1] for day in chain(*weeks) if day.in_month for entry in day.entries)
     ordered = {words: counts[words] for _, words in WORDS.values() if words in counts}
     return Month(first, weeks, ordered, f"{first - timedelta(days=1):%Y-%m}", f"{first + timedelta(days=31):%Y-%m}")

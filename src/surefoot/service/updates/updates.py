@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,11 +30,11 @@ from surefoot.service.database.clock import now, repeat_job
 from surefoot.service.database.databases import lock_content
 from surefoot.service.database.ledger import insert_recorded, record
 from surefoot.service.database.schema import activations, erasures, participant_events, policies, updates
+from surefoot.service.trial import states
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import WITHDRAWN
 from surefoot.service.trial.trial import LIVE, Trial, list_coefficients, load_stored_study, open_trial, policies_to_text
-from surefoot.service.updates import trial_logs
 from surefoot.study import StudyLogs
 from surefoot.trial_rules.proposals import Proposal, propose_policy
 
@@ -177,7 +176,7 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
         _change_update(trial, update_id, state="fitting")
         with trial.database.snapshot() as connection:
             departures = _count_departures(trial, connection)
-            rows = trial_logs.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
+            rows = states.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
         if not rows:
             with trial.database.transaction() as connection:
                 return _end_update(connection, update_id, "waiting", "there are no decisions yet")
@@ -210,7 +209,7 @@ def _propose(trial: Trial, update_id: int, rows: list[Any]) -> Proposal:
             coefficients = json.loads(connection.scalar(made_by) or "{}").get("standard_errors", [])
     return propose_policy(
         trial.study,
-        trial_logs.measure_rows(trial.study, rows),
+        states.measure_rows(trial.study, rows),
         before,
         coefficients,
         label=lambda row: f"decision point {rows[row]['decision_idx']} of participant {rows[row]['participant_id']}",
@@ -383,33 +382,19 @@ def activate_policy(trial: Trial, policy_id: int, by: str) -> dict[str, Any]:
     return {"policy_id": policy_id, "previous_policy_id": previous}
 
 
-@dataclass(frozen=True)
-class PilotPolicies:
-    """The policies of a pilot as the trial's first version."""
-
-    policy_id: int
-    live: bool
-    participants: int | None
-    """None: one policy for everyone."""
-    serves_anybody: bool
-    """Whether people who are not among them have a policy too."""
-
-
-def load_pilot_policies(trial: Trial, folder: Path, by: str) -> PilotPolicies:
+def load_pilot_policies(trial: Trial, folder: Path, by: str) -> tuple[int, Policies]:
     """Make a fitted folder the trial's first policy version; live at once unless the study's activation is manual."""
     fitted = FittedStudy.load(folder).policies
     trial.study.check_policies(fitted, str(folder), from_fit=True)
-    live = trial.settings.activation == "automatic"
     with trial.database.transaction() as connection:
         newest = connection.scalar(sa.select(sa.func.max(policies.c.id)))
         if newest is not None:
             raise InputError(f"the trial has policy {newest} already; pilot policies are for its start")
         policy_id = _insert_policy(trial, connection, fitted, None, accepted=True)
         record_action(connection, by, "loaded policies", f"policy {policy_id}")
-        if live:
+        if trial.settings.activation == "automatic":
             activate(connection, policy_id, by)
-    people = None if fitted.participants is None else len(fitted.participants)
-    return PilotPolicies(policy_id, live, people, fitted.serves_anybody)
+    return policy_id, fitted
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import alerts, outcomes
-from surefoot.service.trial.outcomes import CURRENT
+from surefoot.service.trial.states import CURRENT
 
 
 def current(trial):
