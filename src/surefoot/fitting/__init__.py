@@ -24,7 +24,7 @@ from surefoot.data.file_formats import read_parquet
 from surefoot.data.locations import Location, Url, find_size, locate
 from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.fitting import parts
-from surefoot.fitting.folder import UNFINISHED, PartWriter, list_names, open_folder
+from surefoot.fitting.folder import UNFINISHED, PartWriter, list_names, open_folder, publish
 from surefoot.fitting.parts import LogGroups, PartFit, complete_manifest, describe_source, fit_part, hash_arrays, is_fit
 from surefoot.numerics.arrays import ENGINES, find_engine
 from surefoot.numerics.parallel import Progress, Run, count_cores, open_cluster, open_processes, prefetch
@@ -157,6 +157,8 @@ def fit_study(
     folder = None if out is None else locate(out)
     if folder is not None:
         _check_folder(folder, force)
+        # A link stays a link: the result appears where it points to.
+        folder = folder.resolve() if isinstance(folder, Path) and folder.is_symlink() else folder
     path = None if isinstance(logs, StudyLogs) else locate(logs)
     if path is not None and engine != "dask":
         in_memory = in_memory or (path.is_file() and find_size(path) <= LEAST_ROW_BYTES * parts.PART_ROWS)
@@ -207,9 +209,9 @@ def _fit_at_once(
     part = fit_part(study, read, engine if engine in ENGINES else "numpy")
     manifest = complete_manifest(study, source, [part.summary])
     if isinstance(out, Url):
-        with open_folder(out, manifest["key"], force) as growing:
-            growing.writer.write(0, part)
-            growing.publish(manifest, study.text)
+        with open_folder(out, manifest["key"], force) as writer:
+            writer.write(0, part)
+            publish(writer, out, manifest, study.text)
     elif out is not None:
         with new_folder(out, replace=force) as folder:
             part.save(folder)
@@ -245,19 +247,19 @@ def _fit_by_groups(
         if len(plan.groups) == 1 and engine != "dask":
             return _fit_at_once(plan.read(0), study, source, out, force, engine)
         # Groups of another size hold other participants: their size belongs to the key.
-        with open_folder(out, f"{source['key']}-{parts.PART_ROWS}", force) as growing:
-            done = growing.writer.read_summaries()
+        with open_folder(out, f"{source['key']}-{parts.PART_ROWS}", force) as writer:
+            done = writer.read_summaries()
             missing = [number for number in range(len(plan.groups)) if number not in done]
             people = sum(len(plan.groups[number].participants) for number in done)
-            for number in _fit_groups(plan, missing, growing.writer, engine, run):
+            for number in _fit_groups(plan, missing, writer, engine, run):
                 people += len(plan.groups[number].participants)
                 if progress is not None:
                     progress(people, plan.people)
-            summaries = growing.writer.read_summaries()
+            summaries = writer.read_summaries()
             if len(summaries) < len(plan.groups):
                 raise InputError(f"{out}: parts that were written are not there; name a store that all workers see")
             manifest = complete_manifest(study, source, [summaries[number] for number in range(len(plan.groups))])
-            growing.publish(manifest, study.text)
+            publish(writer, out, manifest, study.text)
     return _warn(FittedStudy(manifest, out))
 
 

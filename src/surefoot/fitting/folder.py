@@ -1,14 +1,18 @@
-"""A folder that grows part by part: it continues after an interruption, and is complete or not there."""
+"""A folder that grows part by part: it continues after an interruption, and is complete or not there.
 
-from __future__ import annotations
+On this machine a fit grows in `.fitted.partial-KEY` next to `fitted`, and appears under its name in one step. At a URL,
+where nothing can be renamed or locked, parts go to their final names, and the manifest comes last; until then a mark holds
+the key. An error or Ctrl-C leaves the parts for the next run; wrong input removes them.
+"""
 
 import json
 import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, cast
 
 from surefoot.atomic_files import refuse_unwritable
 from surefoot.data.locations import Location, Url
@@ -70,119 +74,94 @@ def list_names(folder: Url) -> set[str]:
     return {file.relative_to(folder).parts[0] for file in folder.rglob("*")}
 
 
-def open_folder(out: Location, key: str, force: bool) -> LocalFit | StoredFit:
-    """The folder of a fit with this key, a hash of the inputs and the parameters."""
-    return StoredFit(out, key, force) if isinstance(out, Url) else LocalFit(out, key)
-
-
-class LocalFit:
-    """A fit on this machine: it grows in `.fitted.partial-KEY` next to `fitted`, and appears under its name in one step.
-
-    An error or Ctrl-C leaves the parts for the next run; wrong input removes them.
-    """
-
-    def __init__(self, out: Path, key: str) -> None:
-        # A link stays a link: the result appears where it points to.
-        self.out = out.resolve() if out.is_symlink() else out
-        self._folder = self.out.parent / f".{self.out.name}.partial-{key}"
-        self.writer = PartWriter(self._folder.resolve(), key)  # Workers may start in another folder.
-
-    def __enter__(self) -> Self:
-        with refuse_unwritable(self.out):
-            self._folder.mkdir(exist_ok=True)
-            self._lock = (self._folder / "lock").open("w")
+@contextmanager
+def open_folder(out: Location, key: str, force: bool) -> Iterator[PartWriter]:
+    """The writer of the parts of a fit with this key, a hash of the inputs and the parameters; `publish` lets it appear."""
+    if isinstance(out, Url):
+        mark = f"{UNFINISHED}{key}"
+        marks = {name for name in list_names(out) if name.startswith(UNFINISHED)}
+        finished = is_fit(out)
+        if not finished and marks - {mark} and not force:
+            raise InputError(
+                f"{out}: holds an unfinished fit of other logs or another study; run that one again to continue it, "
+                "choose another folder, or replace it with --force"
+            )
+        if finished or marks != {mark}:
+            (out / mark).write_bytes(b"This fit is not finished: run the same command again.\n")
+            _clear(out, mark)
+        try:
+            yield PartWriter(out, key)
+        except InputError:
+            _clear(out, mark)
+            out.remove([mark])
+            raise
+        return
+    folder = out.parent / f".{out.name}.partial-{key}"
+    with refuse_unwritable(out):
+        folder.mkdir(exist_ok=True)
+        lock = (folder / "lock").open("w")
+    with lock:
         try:
             import fcntl
 
             # The file is ours alone until it is closed, or this process ends, however it ends.
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._lock.close()
-            raise InputError(
-                f"another run is fitting the same logs into {self.out}; wait for it, or choose another folder"
-            ) from None
+            words = "wait for it, or choose another folder"
+            raise InputError(f"another run is fitting the same logs into {out}; {words}") from None
         except (ImportError, OSError):
             pass  # Neither every system nor every file system has locks.
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None or issubclass(kind, InputError):
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._lock.close()
-
-    def publish(self, manifest: dict[str, Any], study: str) -> None:
-        """Let all parts that were written appear.
-
-        Up to `MERGED_PEOPLE` people are one file of each table, sorted by participant or part after part; more are a folder
-        of the parts' files, which readers of Parquet take as one table, and which nobody has to copy.
-        """
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        final = self._folder / "final"
-        shutil.rmtree(final, ignore_errors=True)  # Of a run that was interrupted here.
-        final.mkdir()
-        if manifest["people"] > MERGED_PEOPLE:
-            for name in TABLES:
-                (self._folder / f"{name}.parquet").rename(final / f"{name}.parquet")
-        else:
-            merged = policies.load(self._folder / "policies.parquet")
-            merged.save(final / "policies.parquet")
-            merged.save(final / "policies.json")
-            for name in ("critic.parquet", "weights.parquet"):
-                tables = [parquet.read_table(file) for file in sorted((self._folder / name).iterdir())]
-                table = pa.concat_tables(tables, promote_options="permissive")
-                parquet.write_table(table.sort_by("participant") if name == "critic.parquet" else table, final / name)
-        write_description(final, manifest, study)
-        if self.out.exists():
-            self.out.rename(self._folder / "replaced")
-        final.rename(self.out)
+        try:
+            yield PartWriter(folder.resolve(), key)  # Workers may start in another folder.
+        except InputError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-class StoredFit:
-    """A fit at a URL, where nothing can be renamed or locked: parts go to their final names, and the manifest comes last.
+def _clear(out: Url, mark: str) -> None:
+    """Remove all but the mark: first the manifest, then the summaries of parts, so that none is left without its tables."""
+    names = list_names(out) - {mark}
+    summaries = {name for name in names if name.startswith(SUMMARIES)}
+    for batch in (names & {"manifest.json"}, summaries, names - summaries - {"manifest.json"}):
+        out.remove(sorted(batch))
 
-    Until then a mark holds its key. Everything else is removed before its mark, and summaries before their tables, so that
-    after any interruption no summary is there without its tables.
+
+def publish(writer: PartWriter, out: Location, manifest: dict[str, Any], study: str) -> None:
+    """Let all parts that were written appear.
+
+    At a URL, and of more than `MERGED_PEOPLE` people, a table is a folder of the parts' files, which readers of Parquet take
+    as one, and which nobody has to copy. Else it is one file, sorted by participant or part after part.
     """
+    import pyarrow as pa
+    from pyarrow import parquet
 
-    def __init__(self, out: Url, key: str, force: bool) -> None:
-        self.out = out
-        self._force = force
-        self._mark = f"{UNFINISHED}{key}"
-        self.writer = PartWriter(out, key)
-
-    def __enter__(self) -> Self:
-        finished = is_fit(self.out)
-        marks = {name for name in list_names(self.out) if name.startswith(UNFINISHED)}
-        if not finished and marks - {self._mark} and not self._force:
-            raise InputError(
-                f"{self.out}: holds an unfinished fit of other logs or another study; run that one again to continue it, "
-                "choose another folder, or replace it with --force"
-            )
-        if finished or marks != {self._mark}:
-            (self.out / self._mark).write_bytes(b"This fit is not finished: run the same command again.\n")
-            self._clear()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, InputError):
-            self._clear()
-            self.out.remove([self._mark])
-
-    def _clear(self) -> None:
-        """Remove all but the mark: first the manifest, then the summaries of parts."""
-        names = list_names(self.out) - {self._mark}
-        summaries = {name for name in names if name.startswith(SUMMARIES)}
-        for batch in (names & {"manifest.json"}, summaries, names - summaries - {"manifest.json"}):
-            self.out.remove(sorted(batch))
-
-    def publish(self, manifest: dict[str, Any], study: str) -> None:
-        """Let all parts that were written appear."""
-        numbers = self.writer.read_summaries()
+    grown = writer.folder
+    if isinstance(grown, Url):
+        numbers = writer.read_summaries()
         written = {f"{table}.parquet/part-{number:06d}.parquet" for table in TABLES for number in numbers}
-        present = {str(file.relative_to(self.out)) for file in self.out.rglob("*.parquet")}
-        self.out.remove(sorted(present - written))  # Of an earlier fit whose removal was interrupted.
-        write_description(self.out, manifest, study)
-        self.out.remove([self.writer.summaries.name])
-        self.out.remove([self._mark])
+        present = {str(file.relative_to(grown)) for file in grown.rglob("*.parquet")}
+        grown.remove(sorted(present - written))  # Of an earlier fit whose removal was interrupted.
+        write_description(grown, manifest, study)
+        grown.remove([writer.summaries.name])
+        grown.remove([f"{UNFINISHED}{writer.key}"])
+        return
+    target = cast(Path, out)
+    final = grown / "final"
+    shutil.rmtree(final, ignore_errors=True)  # Of a run that was interrupted here.
+    final.mkdir()
+    if manifest["people"] > MERGED_PEOPLE:
+        for name in TABLES:
+            (grown / f"{name}.parquet").rename(final / f"{name}.parquet")
+    else:
+        merged = policies.load(grown / "policies.parquet")
+        merged.save(final / "policies.parquet")
+        merged.save(final / "policies.json")
+        for name in ("critic.parquet", "weights.parquet"):
+            tables = [parquet.read_table(file) for file in sorted((grown / name).iterdir())]
+            table = pa.concat_tables(tables, promote_options="permissive")
+            parquet.write_table(table.sort_by("participant") if name == "critic.parquet" else table, final / name)
+    write_description(final, manifest, study)
+    if target.exists():
+        target.rename(grown / "replaced")
+    final.rename(target)
