@@ -30,10 +30,8 @@ Variable = tuple[tuple[str, ...], Floats]
 """Names and values (names, rows) of the numbers that a column or a product of columns stands for."""
 INTERCEPT = "Intercept"
 FUTURES = ("observed", "none")
-OUTCOME_MISSING = "outcome missing"
-"""The reason why a row without an outcome does not count."""
-CERTAIN = 1e-10
-"""In standard deviations of the outcome: a standard error below this is rounding."""
+OUTCOME_MISSING = "outcome missing"  # The reason why a row without an outcome does not count.
+CERTAIN = 1e-10  # In standard deviations of the outcome: a standard error below this is rounding.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,17 +144,36 @@ def _make_design(terms: Sequence[str], variables: Mapping[str, Variable], rows: 
 
 
 @dataclass(frozen=True, eq=False)
-class RowOrder:
-    """Rows sorted by participant and time, with their numbers in the input."""
+class SortedRows:
+    """Rows of a frame by participant and time; columns are read by their roles, in that order."""
 
+    analysis: Analysis
+    columns: dict[str, LogColumn]
     participants: NDArray[Any]
-    person: Codes
-    """Position among `participants`, ascending."""
-    row: Codes
-    """Number of the row in the input."""
+    person: Codes  # Position among `participants`, ascending.
+    row: Codes  # Number of the row in the frame.
     problems: Problems
-    unnamed: tuple[UnnamedAvailability, ...] = ()
-    """Columns of the input that look like availability, where none was named."""
+    unnamed: tuple[UnnamedAvailability, ...]  # Columns that look like availability, where none was named.
+
+    @classmethod
+    def of_frame(cls, frame: Any, analysis: Analysis, variables: list[str], name_row: Place) -> SortedRows:
+        names = list(dict.fromkeys([*analysis.role_columns, *variables]))
+        layout = LogLayout(analysis.participant, analysis.time, tuple(names))
+        also = AVAILABLE_OR_NOT if analysis.available is None else None
+        logs = LogTable.of(layout.settle_missing(arrow_table(frame, names, also)[0]), analysis.participant, name_row)
+        problems = Problems(name_row, lambda row: logs.participants[logs.participant_index[row]].item())
+        columns = {name: logs.column(name, problems) for name in names}
+        time = columns[analysis.time].times()
+        row = np.lexsort((time, logs.participant_index))
+        treatments, codes = columns[analysis.treatment].distinct()
+        sent = np.array([text.lower() not in (*NO, "nothing") for text in treatments] + [False])[codes]
+        unnamed = find_unnamed_availability(logs.table, names, sent.astype(np.float64))
+        rows = cls(analysis, columns, logs.participants, logs.participant_index[row], row, problems, unnamed)
+        again = np.zeros(len(row), dtype=bool)
+        again[1:] = (np.diff(rows.person) == 0) & (time[row[1:]] == time[row[:-1]])
+        problem = "a second decision point at the same time"
+        rows.refuse(again, analysis.time, problem, "drop the duplicate or correct its time")
+        return rows
 
     def refuse(self, wrong: Mask, column: str, problem: str, remedy: str, values: Any = None) -> None:
         """Raise an error about wrong rows, if there are any; `{:g}` in `problem` is the first one's value."""
@@ -167,32 +184,130 @@ class RowOrder:
             self.problems.report(column, self.row[rows], text, remedy)
             self.problems.stop()
 
+    def read_numbers(self, name: str) -> Floats:
+        return np.asarray(self.columns[name].numbers()[self.row])
+
+    def read_variable(self, name: str, missing_as: float) -> Variable:
+        """Numbers as they are; text as one 0/1 line for every level but the first in the alphabet."""
+        column = self.columns[name]
+        if column.cells.type not in TEXT_TYPES:
+            labels: tuple[str, ...] = (name,)
+            values = column.numbers()[None]
+        else:
+            texts, indices = column.distinct()
+            levels = sorted(texts)
+            if len(levels) < 2:
+                raise InputError(
+                    f"column '{name}' holds one value only ({levels}); a category needs two levels", column=name
+                )
+            labels = tuple(f"{name}={level}" for level in levels[1:])
+            coded = np.stack([indices == texts.index(level) for level in levels[1:]]).astype(np.float64)
+            values = np.where(indices < 0, np.nan, coded)
+        return labels, np.where(np.isnan(values), missing_as, values)[:, self.row]
+
+    def read_available(self) -> Mask:
+        name = self.analysis.available
+        if name is None:
+            return np.ones(len(self.row), dtype=bool)
+        values = self.columns[name].yes_no()[self.row]
+        self.problems.raise_any(name)
+        self.refuse(np.isnan(values), name, "availability is missing", "write 1 (available) or 0 (not available)")
+        return np.asarray(values == 1)
+
+    def read_actions(self, available: Mask) -> tuple[Codes, tuple[str, ...]]:
+        """Codes, 0 where nobody was available, and the names of the actions."""
+        analysis = self.analysis
+        name = analysis.treatment
+        given = tuple(analysis.actions or ())
+        column = self.columns[name]
+        values = column.actions(given or ("nothing", "treatment")) if column.cells.type in TEXT_TYPES else column.numbers()
+        values = values[self.row]
+        self.problems.raise_any(name)
+        problem = "the treatment is missing at an available row"
+        self.refuse(available & np.isnan(values), name, problem, "fill it in, or mark the row not available")
+        values = np.where(available, values, 0.0)
+        # Only the probability of the action taken leaves open how many treatments there are.
+        open_ended = analysis.probability_of == "action taken"
+        known = len(given) or max(len(analysis.probability_columns) + 1, int(values.max()) + 1 if open_ended else 2)
+        wrong = (values != np.floor(values)) | (values < 0) | (values >= known)
+        problem = "treatment {:g} is not one of " + f"0 to {known - 1}"
+        self.refuse(wrong, name, problem, "correct it, or declare actions", values)
+        present = np.unique(values[available])
+        if len(present) < 2:
+            only = f"treatment is {present[0]:g} at every available row" if len(present) else "no row is available"
+            raise InputError(
+                f"column '{name}': {only}, so there is nothing to compare; include rows of both arms", column=name
+            )
+        names = given or ("nothing", *(["treatment"] if known == 2 else map(str, range(1, known))))
+        return values.astype(np.int64), names
+
+    def read_probabilities(self, available: Mask, action: Codes, names: tuple[str, ...]) -> Floats:
+        """(actions, rows): of every action, NaN where the log does not say it."""
+        analysis = self.analysis
+        remedy = "log the randomisation probability; where somebody could not be treated, the row is not available"
+        sources = analysis.probability_columns or ["probability"]
+        values = [self.read_numbers(name) for name in analysis.probability_columns]
+        if isinstance(analysis.probability, int | float):
+            values = [np.full(len(available), float(analysis.probability))]
+        outside = "the probability is {:g} at an available row, where both must be possible"
+        for name, column in zip(sources, values, strict=True):
+            missing = available & np.isnan(column)
+            self.refuse(missing, name, "the probability is missing at an available row", remedy)
+            self.refuse(available & ((column <= 0) | (column >= 1)), name, outside, remedy, column)
+        if analysis.probability_of is None and isinstance(analysis.probability, str):
+            require_reading(action[available], values[0][available], actions=names, column=analysis.probability)
+        if analysis.probability_of == "action taken":
+            probabilities = np.ones((len(names), len(available)))
+            spread = spread_probabilities(action[available], values[0][available], len(names))
+            probabilities[:, available] = spread.T
+        elif len(values) != len(names) - 1:
+            raise InputError(
+                f"{len(names) - 1} treatments need as many columns of probabilities, in their order; got "
+                f"{analysis.probability_columns or analysis.probability}"
+            )
+        else:
+            probabilities = np.stack([1 - np.sum(values, axis=0), *values])
+        nothing_left = available & (probabilities[0] <= 0)
+        self.refuse(nothing_left, sources[0], "the probabilities leave nothing for no treatment", remedy)
+        # Where nobody can be treated, nothing is certain.
+        return np.where(available, probabilities, (np.arange(len(names)) == 0).astype(np.float64)[:, None])
+
+    def read_numerator(self, available: Mask, actions: int) -> Floats:
+        """(actions, rows): p̃ of every action."""
+        given = self.analysis.numerator
+        remedy = "a numerator is a probability of treatment strictly between 0 and 1"
+        if isinstance(given, str):
+            if actions > 2:
+                raise InputError("with several treatments the numerator is a number for each, not a column")
+            column = self.read_numbers(given)
+            wrong = available & ~((column > 0) & (column < 1))
+            self.refuse(wrong, given, "the numerator is {:g}", remedy, column)
+            column = np.where(available, column, 0.5)
+            return np.stack([1 - column, column])
+        shares = np.full(actions - 1, 1 / actions) if given is None else np.atleast_1d(np.asarray(given, dtype=np.float64))
+        if shares.shape != (actions - 1,) or not ((shares > 0).all() and shares.sum() < 1):
+            raise InputError(
+                f"numerator is {given!r} for {actions - 1} treatment(s); {remedy}, one for each, below 1 in sum"
+            )
+        return np.repeat(np.concatenate([[1 - shares.sum()], shares])[:, None], len(available), axis=1)
+
 
 @dataclass(frozen=True, eq=False)
 class ExcursionBatch:
     """All rows, also those that do not count; arrays have one entry per row, sorted by participant and time."""
 
     analysis: Analysis
-    order: RowOrder
+    order: SortedRows
     available: Mask
-    action: Codes
-    """0 is nothing, also at unavailable rows."""
-    probabilities: Floats
-    """(actions, rows): of every action, NaN where the log does not say it; of nothing 1 at unavailable rows."""
-    numerator: Floats
-    """(actions, rows): p̃."""
-    outcome: Floats
-    """`lag` decision points later, transformed; NaN where missing."""
-    observed: Mask
-    """Whether the outcome was measured (and not defined by `missing_as`)."""
-    later: Mask
-    """Whether the participant has a decision point `lag` later."""
-    future: Floats
-    """Π 1{A = 0}/P(A = 0) over the decision points in between; 1 when they are taken as observed."""
-    moderators: Floats
-    """f, (p, rows), with its intercept first."""
-    controls: Floats
-    """g, (q, rows), with its intercept first."""
+    action: Codes  # 0 is nothing, also at unavailable rows.
+    probabilities: Floats  # (actions, rows): NaN where the log does not say it; of nothing 1 at unavailable rows.
+    numerator: Floats  # (actions, rows): p̃.
+    outcome: Floats  # `lag` decision points later, transformed; NaN where missing.
+    observed: Mask  # Whether the outcome was measured (and not defined by `missing_as`).
+    later: Mask  # Whether the participant has a decision point `lag` later.
+    future: Floats  # Π 1{A = 0}/P(A = 0) over the decision points in between; 1 when they are taken as observed.
+    moderators: Floats  # f, (p, rows), with its intercept first.
+    controls: Floats  # g, (q, rows), with its intercept first.
     moderator_names: tuple[str, ...]
     control_names: tuple[str, ...]
     action_names: tuple[str, ...]
@@ -302,38 +417,37 @@ def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -
     for name in defined:
         if name not in (analysis.outcome, *variables):
             raise InputError(f"missing_as names '{name}', which is neither the outcome nor a moderator or control")
-    reader = _Reader.of_frame(frame, analysis, variables, name_row)
-    order = reader.order
-    read = {name: reader.read_variable(name, defined.get(name, np.nan)) for name in variables}
-    moderator_names, f = _make_design(moderators, read, len(order.row))
-    control_names, g = _make_design(controls, read, len(order.row))
-    available = reader.read_available()
-    action, names = reader.read_actions(available)
-    probabilities = reader.read_probabilities(available, action, names)
+    rows = SortedRows.of_frame(frame, analysis, variables, name_row)
+    read = {name: rows.read_variable(name, defined.get(name, np.nan)) for name in variables}
+    moderator_names, f = _make_design(moderators, read, len(rows.row))
+    control_names, g = _make_design(controls, read, len(rows.row))
+    available = rows.read_available()
+    action, names = rows.read_actions(available)
+    probabilities = rows.read_probabilities(available, action, names)
     taken = np.take_along_axis(probabilities, action[None], axis=0)[0]
-    measured = reader.read_numbers(analysis.outcome)
-    order.problems.raise_any()
-    order.refuse(np.isinf(measured), analysis.outcome, "the outcome is not finite", "correct it or leave it empty (missing)")
+    measured = rows.read_numbers(analysis.outcome)
+    rows.problems.raise_any()
+    rows.refuse(np.isinf(measured), analysis.outcome, "the outcome is not finite", "correct it or leave it empty (missing)")
     outcome = np.where(np.isnan(measured), defined.get(analysis.outcome, np.nan), measured)
     offset = analysis.offset
     if analysis.transform != "none":
         outside = outcome < 0 if offset is None else outcome + offset <= 0
         remedy = "correct the value, or choose another transform"
-        order.refuse(outside, analysis.outcome, f"{{:g}} has no {analysis.transform}", remedy, outcome)
+        rows.refuse(outside, analysis.outcome, f"{{:g}} has no {analysis.transform}", remedy, outcome)
         outcome = np.sqrt(outcome) if offset is None else np.log(outcome + offset)
-    later, moved = _find_later(order.person, analysis.lag)
+    later, moved = _find_later(rows.person, analysis.lag)
     future = np.ones(len(action))
     if analysis.future == "none":
         for step in range(1, analysis.lag + 1):
-            exists, between = _find_later(order.person, step)
+            exists, between = _find_later(rows.person, step)
             future *= np.where(exists, (action[between] == 0) / taken[between], 1.0)
     return ExcursionBatch(
         analysis=analysis,
-        order=order,
+        order=replace(rows, columns={}),
         available=available,
         action=action,
         probabilities=probabilities,
-        numerator=reader.read_numerator(available, len(names)),
+        numerator=rows.read_numerator(available, len(names)),
         outcome=np.where(later, outcome[moved], np.nan),
         observed=later & ~np.isnan(measured[moved]),
         later=later,
@@ -350,142 +464,6 @@ def _find_later(person: Codes, lag: int) -> tuple[Mask, Codes]:
     """Whether the same participant has a row `lag` later, and which it is."""
     moved = np.minimum(np.arange(len(person)) + lag, len(person) - 1)
     return (np.arange(len(person)) + lag < len(person)) & (person[moved] == person), moved
-
-
-@dataclass(frozen=True, eq=False)
-class _Reader:
-    """The columns of a frame by their roles, each read in the order of the rows."""
-
-    analysis: Analysis
-    columns: dict[str, LogColumn]
-    order: RowOrder
-
-    @classmethod
-    def of_frame(cls, frame: Any, analysis: Analysis, variables: list[str], name_row: Place) -> _Reader:
-        names = list(dict.fromkeys([*analysis.role_columns, *variables]))
-        layout = LogLayout(analysis.participant, analysis.time, tuple(names))
-        also = AVAILABLE_OR_NOT if analysis.available is None else None
-        rows = LogTable.of(layout.settle_missing(arrow_table(frame, names, also)[0]), analysis.participant, name_row)
-        problems = Problems(name_row, lambda row: rows.participants[rows.participant_index[row]].item())
-        columns = {name: rows.column(name, problems) for name in names}
-        time = columns[analysis.time].times()
-        row = np.lexsort((time, rows.participant_index))
-        treatments, codes = columns[analysis.treatment].distinct()
-        sent = np.array([text.lower() not in (*NO, "nothing") for text in treatments] + [False])[codes]
-        unnamed = find_unnamed_availability(rows.table, names, sent.astype(np.float64))
-        order = RowOrder(rows.participants, rows.participant_index[row], row, problems, unnamed)
-        again = np.zeros(len(row), dtype=bool)
-        again[1:] = (np.diff(order.person) == 0) & (time[row[1:]] == time[row[:-1]])
-        problem = "a second decision point at the same time"
-        order.refuse(again, analysis.time, problem, "drop the duplicate or correct its time")
-        return cls(analysis, columns, order)
-
-    def read_numbers(self, name: str) -> Floats:
-        return np.asarray(self.columns[name].numbers()[self.order.row])
-
-    def read_variable(self, name: str, missing_as: float) -> Variable:
-        """Numbers as they are; text as one 0/1 line for every level but the first in the alphabet."""
-        column = self.columns[name]
-        if column.cells.type not in TEXT_TYPES:
-            labels: tuple[str, ...] = (name,)
-            values = column.numbers()[None]
-        else:
-            texts, indices = column.distinct()
-            levels = sorted(texts)
-            if len(levels) < 2:
-                raise InputError(
-                    f"column '{name}' holds one value only ({levels}); a category needs two levels", column=name
-                )
-            labels = tuple(f"{name}={level}" for level in levels[1:])
-            coded = np.stack([indices == texts.index(level) for level in levels[1:]]).astype(np.float64)
-            values = np.where(indices < 0, np.nan, coded)
-        return labels, np.where(np.isnan(values), missing_as, values)[:, self.order.row]
-
-    def read_available(self) -> Mask:
-        name = self.analysis.available
-        if name is None:
-            return np.ones(len(self.order.row), dtype=bool)
-        values = self.columns[name].yes_no()[self.order.row]
-        self.order.problems.raise_any(name)
-        self.order.refuse(np.isnan(values), name, "availability is missing", "write 1 (available) or 0 (not available)")
-        return np.asarray(values == 1)
-
-    def read_actions(self, available: Mask) -> tuple[Codes, tuple[str, ...]]:
-        """Codes, 0 where nobody was available, and the names of the actions."""
-        analysis = self.analysis
-        name = analysis.treatment
-        given = tuple(analysis.actions or ())
-        column = self.columns[name]
-        values = column.actions(given or ("nothing", "treatment")) if column.cells.type in TEXT_TYPES else column.numbers()
-        values = values[self.order.row]
-        self.order.problems.raise_any(name)
-        problem = "the treatment is missing at an available row"
-        self.order.refuse(available & np.isnan(values), name, problem, "fill it in, or mark the row not available")
-        values = np.where(available, values, 0.0)
-        # Only the probability of the action taken leaves open how many treatments there are.
-        open_ended = analysis.probability_of == "action taken"
-        known = len(given) or max(len(analysis.probability_columns) + 1, int(values.max()) + 1 if open_ended else 2)
-        wrong = (values != np.floor(values)) | (values < 0) | (values >= known)
-        problem = "treatment {:g} is not one of " + f"0 to {known - 1}"
-        self.order.refuse(wrong, name, problem, "correct it, or declare actions", values)
-        present = np.unique(values[available])
-        if len(present) < 2:
-            only = f"treatment is {present[0]:g} at every available row" if len(present) else "no row is available"
-            raise InputError(
-                f"column '{name}': {only}, so there is nothing to compare; include rows of both arms", column=name
-            )
-        names = given or ("nothing", *(["treatment"] if known == 2 else map(str, range(1, known))))
-        return values.astype(np.int64), names
-
-    def read_probabilities(self, available: Mask, action: Codes, names: tuple[str, ...]) -> Floats:
-        """(actions, rows): of every action, NaN where the log does not say it."""
-        analysis = self.analysis
-        remedy = "log the randomisation probability; where somebody could not be treated, the row is not available"
-        sources = analysis.probability_columns or ["probability"]
-        values = [self.read_numbers(name) for name in analysis.probability_columns]
-        if isinstance(analysis.probability, int | float):
-            values = [np.full(len(available), float(analysis.probability))]
-        outside = "the probability is {:g} at an available row, where both must be possible"
-        for name, column in zip(sources, values, strict=True):
-            missing = available & np.isnan(column)
-            self.order.refuse(missing, name, "the probability is missing at an available row", remedy)
-            self.order.refuse(available & ((column <= 0) | (column >= 1)), name, outside, remedy, column)
-        if analysis.probability_of is None and isinstance(analysis.probability, str):
-            require_reading(action[available], values[0][available], actions=names, column=analysis.probability)
-        if analysis.probability_of == "action taken":
-            probabilities = np.ones((len(names), len(available)))
-            spread = spread_probabilities(action[available], values[0][available], len(names))
-            probabilities[:, available] = spread.T
-        elif len(values) != len(names) - 1:
-            raise InputError(
-                f"{len(names) - 1} treatments need as many columns of probabilities, in their order; got "
-                f"{analysis.probability_columns or analysis.probability}"
-            )
-        else:
-            probabilities = np.stack([1 - np.sum(values, axis=0), *values])
-        nothing_left = available & (probabilities[0] <= 0)
-        self.order.refuse(nothing_left, sources[0], "the probabilities leave nothing for no treatment", remedy)
-        # Where nobody can be treated, nothing is certain.
-        return np.where(available, probabilities, (np.arange(len(names)) == 0).astype(np.float64)[:, None])
-
-    def read_numerator(self, available: Mask, actions: int) -> Floats:
-        """(actions, rows): p̃ of every action."""
-        given = self.analysis.numerator
-        remedy = "a numerator is a probability of treatment strictly between 0 and 1"
-        if isinstance(given, str):
-            if actions > 2:
-                raise InputError("with several treatments the numerator is a number for each, not a column")
-            column = self.read_numbers(given)
-            wrong = available & ~((column > 0) & (column < 1))
-            self.order.refuse(wrong, given, "the numerator is {:g}", remedy, column)
-            column = np.where(available, column, 0.5)
-            return np.stack([1 - column, column])
-        shares = np.full(actions - 1, 1 / actions) if given is None else np.atleast_1d(np.asarray(given, dtype=np.float64))
-        if shares.shape != (actions - 1,) or not ((shares > 0).all() and shares.sum() < 1):
-            raise InputError(
-                f"numerator is {given!r} for {actions - 1} treatment(s); {remedy}, one for each, below 1 in sum"
-            )
-        return np.repeat(np.concatenate([[1 - shares.sum()], shares])[:, None], len(available), axis=1)
 
 
 def check_validity(batch: ExcursionBatch, *, binary: bool, distal: bool) -> None:

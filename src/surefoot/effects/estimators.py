@@ -25,42 +25,33 @@ from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION
 NEWTON_STEPS = 200
 WEIGHTING_STEPS = 500
 TOLERANCE = 1e-13
-BLOCK_ROWS = 1 << 14
-"""Rows that are evaluated at a time: they stay in the processor's cache."""
+BLOCK_ROWS = 1 << 14  # Rows that are evaluated at a time: they stay in the processor's cache.
 SINGULAR = 1e-11
 """A matrix whose reciprocal condition number, columns scaled alike, is below this has no trustworthy inverse."""
-Influence = Callable[[Floats], tuple[Floats, Floats]]
-"""ψ and ψ′ of residuals."""
+Influence = Callable[[Floats], tuple[Floats, Floats]]  # ψ and ψ′ of residuals.
 
 
 class Evaluation(NamedTuple):
     """ψ = D r of a block of rows at one θ, and its derivative −D Rᵀ."""
 
-    multiplier: Floats
-    """D, (d, rows)."""
-    residual: Floats
-    """r, (rows,)."""
-    slope: Floats
-    """R, (d, rows)."""
-    leverage_slope: Floats
-    """L, (d, rows); R unless an estimator says otherwise."""
+    multiplier: Floats  # D, (d, rows).
+    residual: Floats  # r, (rows,).
+    slope: Floats  # R, (d, rows).
+    leverage_slope: Floats  # L, (d, rows); R unless an estimator says otherwise.
 
 
 @dataclass(frozen=True, eq=False)
 class EstimatingFunction:
     """ψ at the rows that count, in standardised columns: years are then no more trouble to the solver than other numbers."""
 
-    batch: ExcursionBatch
-    """The rows that count, sorted by participant, with standardised moderators and controls."""
+    batch: ExcursionBatch  # The rows that count, sorted by participant, with standardised moderators and controls.
     names: tuple[str, ...]
     """Of the coefficients: those of controls that are estimated jointly, then those of the effect."""
     evaluate: Callable[[Floats, slice], Evaluation]
     start: Floats
-    back: Floats
-    """B: standardised columns = B · columns."""
+    back: Floats  # B: standardised columns = B · columns.
     nuisance_names: tuple[str, ...]
-    nuisance: Floats | None = None
-    """Coefficients of a first stage, where the controls are not estimated jointly."""
+    nuisance: Floats | None = None  # Coefficients of a first stage, where the controls are not estimated jointly.
 
     @property
     def controls(self) -> int:
@@ -74,10 +65,8 @@ class Estimate:
 
     function: EstimatingFunction
     theta: Floats
-    plain: Floats
-    """Covariance of `theta`."""
-    corrected: Floats
-    """The same, corrected for small samples."""
+    plain: Floats  # Covariance of `theta`.
+    corrected: Floats  # The same, corrected for small samples.
     people: int
 
 
@@ -220,7 +209,6 @@ def make_emee(batch: ExcursionBatch) -> EstimatingFunction:
 
 def make_emee2(batch: ExcursionBatch) -> EstimatingFunction:
     """EMEE2: I (e^(−(A − p) fᵀβ) Y − e^(gᵀα)) [g; (A − p) f], without weights."""
-    _require_two_actions(batch, "emee2", "emee")
     return _make_log_linear(batch, weighted=False)
 
 
@@ -259,7 +247,6 @@ def make_dcee(batch: ExcursionBatch) -> EstimatingFunction:
     The arms' regressions do not enter the covariance: with known probabilities the estimating function does not depend on
     them to first order.
     """
-    _require_two_actions(batch, "dcee", "wcls")
     treated = batch.action == 1
     p = batch.send_probability
     g = batch.controls
@@ -290,15 +277,6 @@ def fit_least_squares(design: Floats, outcome: Floats) -> Floats:
     return np.asarray(scaling.T @ np.linalg.lstsq(scaled @ scaled.T, scaled @ outcome, rcond=None)[0])
 
 
-def _require_two_actions(batch: ExcursionBatch, name: str, other: str) -> None:
-    treatments = len(batch.action_names) - 1
-    if treatments > 1:
-        raise InputError(
-            f"{name} compares one treatment with nothing, here there are {treatments}; use {other}, or one treatment at a "
-            "time"
-        )
-
-
 @dataclass(frozen=True)
 class Estimator:
     """One line of the registry."""
@@ -308,6 +286,7 @@ class Estimator:
     make: Callable[[ExcursionBatch], EstimatingFunction]
     binary: bool = False
     """Whether the outcome must be 0 or 1, and the effect is a log relative risk."""
+    several_by: str | None = None  # The estimator for several treatments, where this one takes a single one.
     distal: bool = False
     """Whether a participant has one outcome, at the end; its published covariance is not corrected for small samples."""
 
@@ -315,8 +294,8 @@ class Estimator:
 ESTIMATORS = {
     "wcls": Estimator("weighted and centred least squares", "difference of means", make_linear),
     "emee": Estimator("EMEE", "log relative risk", make_emee, binary=True),
-    "emee2": Estimator("EMEE2", "log relative risk", make_emee2, binary=True),
-    "dcee": Estimator("linear DCEE", "difference of means", make_dcee, distal=True),
+    "emee2": Estimator("EMEE2", "log relative risk", make_emee2, binary=True, several_by="emee"),
+    "dcee": Estimator("linear DCEE", "difference of means", make_dcee, several_by="wcls", distal=True),
 }
 
 

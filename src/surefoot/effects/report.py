@@ -53,8 +53,7 @@ class EffectRow:
     t: float
     degrees: int
     p: float
-    p_holm: float = np.nan
-    """Adjusted for all tests of the table, after Holm."""
+    p_holm: float = np.nan  # Adjusted for all tests of the table, after Holm.
 
     @property
     def label(self) -> str:
@@ -121,12 +120,9 @@ class ScreenedEffect:
 
     screen: Screen
     reported: tuple[EffectRow, ...]
-    without: tuple[EffectRow, ...] | None
-    """Without the screen; None where the logs cannot be read without it."""
-    removed: tuple[EffectRow, ...] | None = None
-    """With the flagged outcomes missing, where the study keeps them."""
-    refusal: str = ""
-    """Why the logs cannot be read without the screen."""
+    without: tuple[EffectRow, ...] | None  # Without the screen; None where the logs cannot be read without it.
+    removed: tuple[EffectRow, ...] | None = None  # With the flagged outcomes missing, where the study keeps them.
+    refusal: str = ""  # Why the logs cannot be read without the screen.
 
     @property
     def notable(self) -> bool:
@@ -226,27 +222,22 @@ class EffectsReport(ShownResult):
     def print_summary(self, console: Console) -> None:
         """Print the tables and sentences, at most 80 columns wide where the tables allow it."""
 
-        def lay_out(rows: Sequence[EffectRow], headers: tuple[str, ...] = ()) -> str:
-            return lay_out_table(_list_cells(rows), ("", "coef", "std err", "[0.025", "0.975]", "P>|t|", *headers))
+        from surefoot.reports.render import render
 
-        def wrap(paragraphs: Sequence[str]) -> list[str]:
-            return [textwrap.fill(text, WIDTH) for text in paragraphs]
+        def lay_out(rows: Sequence[EffectRow]) -> str:
+            cells = _list_cells(rows)
+            headers = ("", "coef", "std err", "[0.025", "0.975]", "P>|t|", "p (Holm)")
+            return lay_out_table(cells, headers[: len(cells[0])])
 
-        estimator = ESTIMATORS[self.estimator]
-        warnings = list_warnings(self.checks)
-        lines = [*wrap(warnings), ""] if warnings else []
-        lines += wrap(self.sentences)
-        lines += wrap([] if self.screened is None else self.screened.lines())
-        lines += ["", f"{estimator.estimand.capitalize()} by {estimator.label}", lay_out(self.table, ("p (Holm)",))]
-        lines += [f"Does the effect differ {name}? {test}" for name, test in self.joint.items()]
-        if self.other_missing:
-            lines += ["", "Missing outcomes treated the other way, which makes a difference here:"]
-            lines.append(lay_out(self.other_missing))
-        lines += ["", *wrap(self.quality.describe())]
-        if self.sensitivity:
-            warning = "Sensitivity, never the headline: a robust loss estimates something else than a difference of means."
-            lines += ["", *wrap([warning]), lay_out(self.sensitivity)]
-        console.out("\n".join([*lines, "", *wrap(self.notes)]), highlight=False)
+        text = render(
+            "effects_summary.txt",
+            report=self,
+            estimator=ESTIMATORS[self.estimator],
+            warnings=list_warnings(self.checks),
+            wrap=lambda sentence: textwrap.fill(sentence, WIDTH),
+            lay_out=lay_out,
+        )
+        console.out(text.rstrip(), highlight=False)
 
     def render_page(self, *, title: str, source: str) -> str:
         """A self-contained HTML page."""
@@ -356,14 +347,11 @@ def analyse(
     ----------
     frame, estimator, name_row, **options
         As in `excursion_effect`. Moderators are added to the controls of the analysis by moderators.
-    lags
-        Numbers of decision points between a decision and the outcome.
-    at
-        Values of the moderators at which the effect is estimated.
-    words
-        Names of treatment and outcome in the sentences.
-    notes
-        Sentences to add to the findings.
+    lags, at
+        Numbers of decision points between a decision and the outcome; values of the moderators at which the effect is
+        estimated.
+    words, notes
+        Names of treatment and outcome in the sentences; sentences to add to the findings.
     checks
         Of the logs behind the frame; without them the frame itself is checked.
     sensitivity
@@ -374,7 +362,6 @@ def analyse(
     Returns
     -------
     EffectsReport
-        Tables, sentences, and a page.
 
     Examples
     --------

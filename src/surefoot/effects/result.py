@@ -39,8 +39,7 @@ class ShareByAction:
 
     rows: dict[str, int]
     happened: dict[str, int]
-    effect: Interval | None
-    """First treatment against nothing; None where it never or always happens."""
+    effect: Interval | None  # First treatment against nothing; None where it never or always happens.
 
     @property
     def shares(self) -> dict[str, float]:
@@ -55,13 +54,10 @@ class SampleQuality:
     counted: int
     people: int
     people_counted: int
-    reasons: dict[str, int]
-    """Why the other rows did not count."""
+    reasons: dict[str, int]  # Why the other rows did not count.
     missing: ShareByAction
-    tail: ShareByAction | None
-    """None for outcomes that are 0 or 1."""
-    effective_share: float
-    """(Σw)²/(n Σw²): the share of rows that, with equal weights, would be as informative."""
+    tail: ShareByAction | None  # None for outcomes that are 0 or 1.
+    effective_share: float  # (Σw)²/(n Σw²): the share of rows that, with equal weights, would be as informative.
 
     def describe(self) -> list[str]:
         from surefoot.reports.render import write_sentences
@@ -118,8 +114,7 @@ class ContrastResults:
 
     names: tuple[str, ...]
     effect: Floats
-    sd: Floats
-    """Standard errors."""
+    sd: Floats  # Standard errors.
     df_denom: int
 
     @property
@@ -369,9 +364,8 @@ def excursion_effect(
         Column with the probabilities (with several treatments, one column for each), or the number with which treatment was
         sent throughout.
     probability_of
-        What a column of probabilities is of: `"action taken"`, or `"sending"` whether or not something was sent. It has no
-        default, because a wrong one makes effects wrong without a sign of it, and may be left out only where both are
-        the same: where the probability is 0.5.
+        What a column of probabilities is of: `"action taken"`, or `"sending"` whether or not something was sent. It may be
+        left out only where both are the same: where the probability is 0.5.
     available
         Column with 1 or 0; None when everybody always is.
     moderators, controls
@@ -392,7 +386,6 @@ def excursion_effect(
     Returns
     -------
     EffectResult
-        `params` with `conf_int`, tests and a summary.
 
     Examples
     --------
@@ -428,6 +421,12 @@ def fit_analysis(
     check_validity(batch, binary=chosen.binary, distal=chosen.distal)
     if check_draws:
         check_randomisation(batch)
+    treatments = len(batch.action_names) - 1
+    if chosen.several_by is not None and treatments > 1:
+        raise InputError(
+            f"{estimator} compares one treatment with nothing, here there are {treatments}; use {chosen.several_by}, or one "
+            "treatment at a time"
+        )
     result = EffectResult(estimator, batch, solve(chosen.make(batch)))
     check_uncertainty(batch, result.bse)
     return result

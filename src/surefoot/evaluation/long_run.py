@@ -38,16 +38,14 @@ from surefoot.policies.features import critic_features
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-PAIRS_PER_COEFFICIENT = 5
-"""With fewer consecutive decision points for each coefficient the logs are refused."""
+PAIRS_PER_COEFFICIENT = 5  # With fewer consecutive decision points for each coefficient the logs are refused.
 PEOPLE_DIFFER = 0.05
 """People are said to differ when chance would let their halves agree as much in fewer than this share of studies."""
 SHORT_SERIES = 30
 """With fewer consecutive decision points of the median participant the jackknife does not remove all of the bias."""
 SHORT_FOR_DIFFERENCES = 60
 """Where people differ, intervals from fewer than this are too short: 95 % intervals cover in 88 to 95 % of studies."""
-SINGULAR = 1e12
-"""Equations with a larger condition number have no reliable solution."""
+SINGULAR = 1e12  # Equations with a larger condition number have no reliable solution.
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +53,10 @@ class LongRunLogs:
     """Consecutive decision points with a known outcome, as the estimator reads them."""
 
     logs: Trajectories
-    rows: Codes
-    """In the order of time within people, which stand together."""
+    rows: Codes  # In the order of time within people, which stand together.
     following: Codes
-    nuisances: Floats
-    """Nights and unavailability, of all rows."""
-    varying: Mask
-    """State variables that are not constant."""
+    nuisances: Floats  # Nights and unavailability, of all rows.
+    varying: Mask  # State variables that are not constant.
 
     @classmethod
     def of_logs(
@@ -159,14 +154,12 @@ class LongRunSolution(NamedTuple):
     """A policy's long-run average, without and with the correction for people whose wᵢ differ."""
 
     value: float
-    influence: Floats
-    """Of each participant, (people,)."""
+    influence: Floats  # Of each participant, (people,).
     corrected_value: float
     corrected_influence: Floats
     p_value: float
     """How likely the halves of people's decision points agree as much when everybody's wᵢ are the same."""
-    jackknifed: bool
-    """Whether both halves could be solved: without them there is neither jackknife nor correction."""
+    jackknifed: bool  # Whether both halves could be solved: without them there is neither jackknife nor correction.
 
     def correct(self, people_differ: bool) -> tuple[float, Floats]:
         """The value and the influences to use."""

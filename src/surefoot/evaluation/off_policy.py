@@ -214,12 +214,9 @@ def fit_without_folds(method: Method, logs: Trajectories, fold: Codes) -> Iterat
             yield int(number), type(method)(**method.get_params(deep=False)).fit_some(hidden).policies_
 
 
-LOW_SHARE = 0.1
-"""Overlap is poor when the effective sample size is below this share of the decision points …"""
-LOW_COUNT = 100
-"""… or this number, or …"""
-HIGH_WEIGHT = 0.05
-"""… when one decision point holds more than this share of the weight."""
+LOW_SHARE = 0.1  # Overlap is poor when the effective sample size is below this share of the decision points …
+LOW_COUNT = 100  # … or this number, or …
+HIGH_WEIGHT = 0.05  # … when one decision point holds more than this share of the weight.
 NOT_KNOWN = Interval(np.nan, np.nan, np.nan, np.nan)
 
 
@@ -252,25 +249,20 @@ def evaluate(
     cross_fit, folds
         How methods and the reward model are learned without the rows they judge: by `person` or by `time`, and the number
         of folds.
-    critic
-        Of the reward model.
-    clip_probabilities
-        The study's limits.
+    critic, clip_probabilities
+        Of the reward model; the study's limits.
     collection
         How the actions in the logs were chosen: `[collection]` of a study. Unknown where it is not given.
     long_run, max_gap, day_boundary
         Whether to add the values after a long time in force, and which decision points then follow each other.
-    unit
-        How the reward was transformed, for the words.
+    unit, seed
+        How the reward was transformed, for the words; with which people are dealt into folds.
     checks
         Of the logs, from `check_logs`; by default the logs are checked without their study.
-    seed
-        With which people are dealt into folds.
 
     Returns
     -------
     OffPolicy
-        Values by every estimator, differences from the logging policy, overlap, and a page.
 
     Examples
     --------

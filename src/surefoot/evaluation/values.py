@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 LOGGED = "as logged"
 """The policy that made the logs."""
-PREFERRED = "doubly robust"
-"""The estimator that the sentences use."""
+PREFERRED = "doubly robust"  # The estimator that the sentences use.
 COLOURS = (figures.GREY, figures.ORANGE, figures.GREEN, figures.BLUE, figures.PURPLE, figures.BROWN, figures.NAVY)
 """Of the estimators, in their order."""
 

@@ -1,12 +1,11 @@
 """Whether actions were drawn with the stated probabilities, whatever was known before the decision.
 
-Where an action is drawn with probability p, (1{A = a} − p) x is a martingale difference for every x known before, however p
-depends on the past and whoever else it was learned from. So no tilt of the stated probabilities along x should explain the
-actions better: with logit q = logit p + λ x, the likelihood ratio Π q(A)/p(A) has mean 1, and by Chernoff's bound
+Where an action is drawn with probability p, no tilt of the stated probabilities along an x that was known before should
+explain the actions better: with logit q = logit p + λ x, the likelihood ratio Π q(A)/p(A) has mean 1 and, by Chernoff,
 
     P(max over λ of the ratio ≥ 1/α) ≤ 2 α,
 
-for few rows, small probabilities and long tails of x alike, where a normal approximation would fail.
+for few rows, small probabilities and long tails of x alike, where a normal approximation would fail (docs/audit.md).
 """
 
 from collections.abc import Mapping
@@ -19,20 +18,15 @@ from scipy.special import expit, stdtr
 from surefoot.inference.intervals import adjust_p_values
 
 Floats = NDArray[np.float64]
-FALSE_ALARMS = 1e-3
-"""The bound on the share of sound logs in which any variable is called out of balance."""
+FALSE_ALARMS = 1e-3  # The bound on the share of sound logs in which any variable is called out of balance.
 UNSAFE_SLOPE = 0.02
 """Where a standard deviation of a variable moves an action by two points beyond its probability, effects are biased."""
-LOOK_SLOPE = 0.005
-"""Below half a point the rounding of logged probabilities explains it."""
-WORTH_A_LOOK = 3.0
-"""In standard errors; what is nearer to 0 needs no likelihood ratio."""
-FEW_PEOPLE = 10
-"""With fewer the spread between people says little."""
+LOOK_SLOPE = 0.005  # Below half a point the rounding of logged probabilities explains it.
+WORTH_A_LOOK = 3.0  # In standard errors; what is nearer to 0 needs no likelihood ratio.
+FEW_PEOPLE = 10  # With fewer the spread between people says little.
 MILDER = 0.1
 """Between people the p-value may be ten times as large: that test only guards against draws that depend on each other."""
-ROUNDING = 1e-9
-"""A variable that varies by less, compared with its size, does not vary."""
+ROUNDING = 1e-9  # A variable that varies by less, compared with its size, does not vary.
 
 
 @dataclass(frozen=True)
@@ -40,10 +34,8 @@ class Imbalance:
     """How actions follow a variable beyond the stated probabilities."""
 
     variable: str
-    slope: float
-    """Probability by which a standard deviation of the variable moves the action, beyond what is stated."""
-    p_value: float
-    """Adjusted for the number of variables (Holm)."""
+    slope: float  # Probability by which a standard deviation of the variable moves the action, beyond what is stated.
+    p_value: float  # Adjusted for the number of variables (Holm).
 
     @property
     def is_sure(self) -> bool:

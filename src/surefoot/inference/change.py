@@ -1,22 +1,17 @@
 """Whether coefficients change while people are in the study: everybody's alike, or each participant's by itself.
 
-Both tests leave everybody's own coefficients on x free. **Alike**: within each participant i the reward and the columns that
-change with time, t z (t the decision points since the first one), are taken from what the participant's own columns explain.
-What is left, s = z̃ᵀr̃, has mean zero when nothing moves, whatever the noise, so that T = max_j |Σᵢ sᵢⱼ| / √(Σᵢ sᵢⱼ²) is
-compared with the same under random signs of everybody's s. With symmetric s that is exact for any number of people and any
-differences in their noise; otherwise s is a sum over decision points, and nearly normal.
+Both tests leave everybody's own coefficients on x free; docs/audit.md explains them. **Alike**: of the reward and of columns
+t z that change with time, what a participant's own columns do not explain gives s = z̃ᵀr̃, which has mean zero when nothing
+moves, whatever the noise. T = max_j |Σᵢ sᵢⱼ| / √(Σᵢ sᵢⱼ²) is compared with the same under random signs of everybody's s.
 
-**By itself**: such changes cancel in a sum over people. A participant's decision points are cut into blocks b in time. With
-u the residual of the reward, the block's score of coefficient j is g_b = Σ_{t in b} x_tj u_t. When nothing moves, scores of
-different blocks have nothing in common except that they add up to zero; when the coefficient walks, blocks near each other
-are alike and distant blocks are not. Summed over people,
+**By itself**: a participant's decision points are cut into blocks b in time, with scores g_b = Σ_{t in b} x_tj u_t of the
+residuals u. When nothing moves they have nothing in common except that they add up to zero. Summed over people,
 
     Q_j = Σᵢ Σ_{|b−c|>k} (m − |b − c|) g_b g_c,    m the mean of |b − c| over these pairs
 
-has mean zero when nothing moves: |b − c| is the kernel of a random walk, and with its mean taken away the zero sum of the
-scores cancels. Blocks less than `GAP` decision points apart are left out, so that noise whose correlation is gone by then is
-not taken for a walk. The distribution of Q is that under random signs of the scores, a gamma's with the same variance and
-third moment. Coefficients are tested one by one, and the smallest p-value counts for all of them (Bonferroni).
+has mean zero then: |b − c| is the kernel of a random walk, and with its mean taken away the zero sum of the scores cancels.
+Blocks less than `GAP` decision points apart are left out, so that correlated noise is not taken for a walk. Under random
+signs of the scores Q has nearly a gamma distribution. The smallest p-value counts for all coefficients (Bonferroni).
 """
 
 import itertools
@@ -33,46 +28,32 @@ from surefoot.policies.features import critic_features
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-PER = 100
-"""Changes are reported per 100 decision points."""
+PER = 100  # Changes are reported per 100 decision points.
 FLIPS = 3999
 MANY_PEOPLE = 2000
-LEAST_PEOPLE = 9
-"""The signs of fewer people cannot be so unusual that at most 0.4 % of sign vectors are as unusual."""
-EXPLAINED = 1e-9
-"""A column of which less than this share remains is explained by the others."""
+LEAST_PEOPLE = 9  # The signs of fewer people cannot be so unusual that at most 0.4 % of sign vectors are as unusual.
+EXPLAINED = 1e-9  # A column of which less than this share remains is explained by the others.
 MANY_COLUMNS = 64
 """With more columns than this, people whose outcomes are fully explained are left out before anything is solved."""
 BLOCKS = 20
 GAP = 10
-LEAST_POINTS = 40
-"""With fewer decision points too few blocks are far enough from each other."""
-LEAST_SKEWNESS = 1e-3
-"""Below it a gamma distribution is a normal one."""
+LEAST_POINTS = 40  # With fewer decision points too few blocks are far enough from each other.
+LEAST_SKEWNESS = 1e-3  # Below it a gamma distribution is a normal one.
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
     """How coefficients move over time; coefficients are given by their position in x(s, a)."""
 
-    people: int
-    """Participants whose decision points are informative about a change that all share."""
-    effect_change: Interval
-    """Change of the mean effect of sending in 100 decision points."""
-    effect_p_value: float
-    """Of the test that no action's effect at the mean state moves in a line."""
-    p_value: float
-    """Of the test that no coefficient moves in a line."""
-    largest: int
-    """The coefficient that moves most compared with its noise."""
-    points: float
-    """Decision points of a typical participant."""
-    wandering_people: int
-    """Participants with enough decision points for the test of a walk."""
-    wandering_p_value: float
-    """Of the test that nobody's coefficients walk."""
-    wandering_largest: int
-    """The coefficient that walks most compared with its noise."""
+    people: int  # Participants whose decision points are informative about a change that all share.
+    effect_change: Interval  # Change of the mean effect of sending in 100 decision points.
+    effect_p_value: float  # Of the test that no action's effect at the mean state moves in a line.
+    p_value: float  # Of the test that no coefficient moves in a line.
+    largest: int  # The coefficient that moves most compared with its noise.
+    points: float  # Decision points of a typical participant.
+    wandering_people: int  # Participants with enough decision points for the test of a walk.
+    wandering_p_value: float  # Of the test that nobody's coefficients walk.
+    wandering_largest: int  # The coefficient that walks most compared with its noise.
 
     @property
     def can_tell(self) -> bool:
@@ -94,8 +75,7 @@ def find_change(logs: Trajectories, counts: Mask, sees: Floats) -> Change:
     actions = logs.actions
     size = logs.state.shape[1] + 1
     people = len(logs.participants)
-    effect = np.zeros((2, people))
-    """z̃ᵀr̃ and z̃ᵀz̃ of t 1{a > 0}."""
+    effect = np.zeros((2, people))  # z̃ᵀr̃ and z̃ᵀz̃ of t 1{a > 0}.
     by_action = np.zeros((people, actions - 1))
     by_coefficient = np.zeros((people, size * actions))
     walkers = 0

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
-FEW_PEOPLE = 30
-"""With fewer people intervals are rough, and are reported as such."""
+FEW_PEOPLE = 30  # With fewer people intervals are rough, and are reported as such.
 
 
 class Interval(NamedTuple):

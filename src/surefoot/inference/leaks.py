@@ -23,34 +23,24 @@ FEWEST_ROWS = 30
 """Decision points beyond the number of people and of variables held fixed, below which nothing is said."""
 NOTHING_LEFT = 1e-6
 """A variable of which less than this share of its variance is left is explained by what is held fixed."""
-TAILS = 0.01
-"""Outcomes in the tails are left out: an artefact in variable and outcome must not look like a relation."""
-FENCE = 3.0
-"""So are outcomes this many interquartile ranges beyond the quartiles."""
-SURE = 3.0
-"""Standard errors of Fisher's z by which a correlation may be smaller than it is estimated."""
-LOOK = 0.9
-"""A variable with this correlation is suspicious if it surely has at least the next."""
+TAILS = 0.01  # Outcomes in the tails are left out: an artefact in variable and outcome must not look like a relation.
+FENCE = 3.0  # So are outcomes this many interquartile ranges beyond the quartiles.
+SURE = 3.0  # Standard errors of Fisher's z by which a correlation may be smaller than it is estimated.
+LOOK = 0.9  # A variable with this correlation is suspicious if it surely has at least the next.
 LEAST = 0.8
 UNSAFE = 0.98
 """With this correlation it is nearly the outcome itself; correlations that hold differences between people are larger."""
-RIDGE = 1e-9
-"""Added to the variances of the other variables, which may be combinations of each other."""
+RIDGE = 1e-9  # Added to the variances of the other variables, which may be combinations of each other.
 
 
 class Correlations(NamedTuple):
     """Of every variable with the outcome, beyond the past or beyond the others, whichever is larger; (variables,) each."""
 
-    size: Floats
-    """0 for a variable that does not vary within people, or not beyond its past."""
-    beyond_past: Floats
-    """Beyond the past alone."""
-    judged: NDArray[np.bool_]
-    """Whether there are enough decision points to judge the variable."""
-    suspicious: NDArray[np.bool_]
-    """Variables that say more about the outcome than can be known before it."""
-    unsafe: NDArray[np.bool_]
-    """Suspicious variables that are nearly the outcome."""
+    size: Floats  # 0 for a variable that does not vary within people, or not beyond its past.
+    beyond_past: Floats  # Beyond the past alone.
+    judged: NDArray[np.bool_]  # Whether there are enough decision points to judge the variable.
+    suspicious: NDArray[np.bool_]  # Variables that say more about the outcome than can be known before it.
+    unsafe: NDArray[np.bool_]  # Suspicious variables that are nearly the outcome.
 
 
 def correlate_with_outcome(values: Floats, outcome: Floats, action: Codes, person: Codes) -> Correlations:

@@ -20,8 +20,7 @@ from surefoot.numerics.random_streams import streams
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 LEVELS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
-BLOCK_ROWS = 2**19
-"""Drawn decision points that are fitted at a time, fewer of more features: memory stays bounded."""
+BLOCK_ROWS = 2**19  # Drawn decision points that are fitted at a time, fewer of more features: memory stays bounded.
 ORDINARY_FEATURES = 64
 MOST_WORK = 5e9
 """With more than ordinary features, draws are made of as many people as their work allows: Σ draws · (n + d / 3) · d² of
@@ -32,11 +31,9 @@ people with n decision points and d features, which takes a core about ten secon
 class ParticipantIntervals:
     """Ends of 95 % intervals, NaN for a participant without usable decision points or who was not drawn."""
 
-    critic_low: Floats
-    """(people, d)."""
+    critic_low: Floats  # (people, d).
     critic_high: Floats
-    policy_low: Floats | None
-    """(people, k·m); None when the policy has no coefficients of its own."""
+    policy_low: Floats | None  # (people, k·m); None when the policy has no coefficients of its own.
     policy_high: Floats | None
 
 

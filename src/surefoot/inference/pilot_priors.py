@@ -21,8 +21,7 @@ from surefoot.learning.penalties import list_coefficient_names
 from surefoot.learning.pooling import Everyone, Person
 from surefoot.learning.rules import PosteriorSampler
 
-OWN_POINTS = 2
-"""Usable decision points for each coefficient that a participant's own estimate needs."""
+OWN_POINTS = 2  # Usable decision points for each coefficient that a participant's own estimate needs.
 LEAST_PEOPLE = 3
 
 

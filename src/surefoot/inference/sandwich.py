@@ -24,20 +24,16 @@ from surefoot.numerics.arrays import NUMPY, boltzmann
 from surefoot.policies.features import critic_features, effects, policy_features
 
 Floats = NDArray[np.float64]
-Total = Callable[[Floats], Floats]
-"""Sums (rows, …) by participant, or leaves every row by itself."""
-MOST_REFITTED = 120
-"""A critic with more coefficients is not fitted again without each of few people."""
+Total = Callable[[Floats], Floats]  # Sums (rows, …) by participant, or leaves every row by itself.
+MOST_REFITTED = 120  # A critic with more coefficients is not fitted again without each of few people.
 
 
 @dataclass(frozen=True)
 class Influences:
     """One row per participant with a usable decision point."""
 
-    critic: Floats
-    """(people, d); NaN where the cap cuts so densely that the fit has no derivative."""
-    policy: Floats | None
-    """(people, k·m); None when the policy has no coefficients of its own."""
+    critic: Floats  # (people, d); NaN where the cap cuts so densely that the fit has no derivative.
+    policy: Floats | None  # (people, k·m); None when the policy has no coefficients of its own.
     policy_features: int
     """How many coefficients of an action the policy learns: state variables that it sees, and the intercept."""
     rows: tuple[NDArray[np.int64], Floats] | None = None

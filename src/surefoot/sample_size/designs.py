@@ -22,32 +22,24 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Matrix = NDArray[np.float64]
-BASES = {"constant": 1, "linear": 2, "quadratic": 3}
-"""Number of coefficients of a trend of each shape: 1, day, day²."""
+BASES = {"constant": 1, "linear": 2, "quadratic": 3}  # Number of coefficients of a trend of each shape: 1, day, day².
 OverDays = ArrayLike | Mapping[str, float]
 """A number; one for every day or decision point; or {mean, initial, peak_day} of a linear or quadratic trend."""
-SMALLEST = 10
-"""With fewer people the formulas promise nothing."""
+SMALLEST = 10  # With fewer people the formulas promise nothing.
 LARGEST = 1_000_000
-SMALLEST_EFFECT = 0.005
-"""In standard deviations of the outcome; no trial is planned for less."""
+SMALLEST_EFFECT = 0.005  # In standard deviations of the outcome; no trial is planned for less.
 
 
 @dataclass(frozen=True)
 class Design:
     """What a trial tests, per participant."""
 
-    noncentrality: Callable[[float], float]
-    """Of one participant, when the effect is multiplied by this factor."""
-    tested: int
-    """p, the coefficients that are tested together."""
-    effects: int
-    """All coefficients of the effect."""
-    controls: int
-    """q, with the intercept."""
+    noncentrality: Callable[[float], float]  # Of one participant, when the effect is multiplied by this factor.
+    tested: int  # p, the coefficients that are tested together.
+    effects: int  # All coefficients of the effect.
+    controls: int  # q, with the intercept.
     level: float
-    effect: float
-    """The mean effect that the factor multiplies."""
+    effect: float  # The mean effect that the factor multiplies.
     effect_words: str
     assumptions: tuple[str, ...]
 
@@ -273,8 +265,7 @@ class Schedule:
             self.basis = np.stack([day**power for power in range(BASES[shape])], axis=1)
         else:
             raise InputError(f"'{shape}' is not a shape; choose from {list(BASES)}, or give a matrix")
-        self.information = tau * self.probability * (1 - self.probability)
-        """τ ρ(1 − ρ)."""
+        self.information = tau * self.probability * (1 - self.probability)  # τ ρ(1 − ρ).
         weighted = tau[:, None] * self.basis
         self.coefficients = np.linalg.solve(weighted.T @ self.basis, weighted.T @ self.effect.values)
         """The effect as a combination of the tested columns: (Σ τ ZZᵀ)⁻¹ Σ τ Z d(t)."""

@@ -22,8 +22,7 @@ CAUTIOUS = {"availability": "low", "baseline": "low", "sd": "high", "effect_sd":
 """The end of an interval that asks for more people."""
 
 Floats = NDArray[np.float64]
-EXACT = 1e-10
-"""Residuals smaller than this share of the largest outcome are rounding."""
+EXACT = 1e-10  # Residuals smaller than this share of the largest outcome are rounding.
 
 
 @dataclass(frozen=True)
