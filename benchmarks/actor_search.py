@@ -17,7 +17,8 @@ from scipy.optimize import minimize
 
 import surefoot as sf
 from surefoot.learning.actor import optimise
-from surefoot.learning.critics.critic import fit_capped
+from surefoot.learning.batch import Batch
+from surefoot.learning.critics import Capped
 from surefoot.policies.features import critic_features
 
 PROBLEMS, STARTS, SEED = 2_000, 50, 2026
@@ -56,7 +57,8 @@ def problems(logs, rng):
 def critic(state, action, reward):
     """z, the advantage of sending and the weights, as the capped critic of `ro-accb` sees them."""
     z, x = np.column_stack([state, np.ones(len(state))]), critic_features(state[None], action[None], 2)
-    fit = fit_capped(x, reward[None], np.ones((1, len(z))), penalty=np.full(x.shape[-1], 1e-3), arms=2)
+    penalty = np.full(x.shape[-1], 1e-3)
+    fit = Capped().fit(Batch(x, state[None], action[None], reward[None], np.ones((1, len(z))), 2, penalty))
     effect = fit.coef[0, state.shape[1] + 1 :]
     return z, effect[0] + state @ effect[1:], fit.weights[0]
 

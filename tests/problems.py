@@ -6,7 +6,7 @@ import numpy as np
 
 import surefoot as sf
 from surefoot.learning.batch import Batch
-from surefoot.learning.critics import HighBreakdown, fit_ridge
+from surefoot.learning.critics import Capped, HighBreakdown, fit_ridge
 
 
 def critic_problems(rng, people):
@@ -72,6 +72,12 @@ def ridge(features, rewards, weights, penalty):
 
 def residuals(features, rewards, coef):
     return rewards - (features @ coef[..., None])[..., 0]
+
+
+def fit_capped(features, rewards, weights, *, penalty, arms=1, max_iter=1000, **more):
+    """Of features without states of their own, so that nothing but `arms` says how many actions there are."""
+    batch = Batch(features, features[..., :0], 0 * weights, rewards, weights, arms, penalty)
+    return Capped(**more).fit(batch, max_iter)
 
 
 def fit_high_breakdown(features, rewards, weights, *, state, action, penalty, **more):

@@ -6,8 +6,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from surefoot.learning.critics.critic import fit_capped
 from surefoot.regression import CappedRegressor, HighBreakdownRegressor
+from tests.problems import fit_capped
 
 
 @parametrize_with_checks([CappedRegressor(), CappedRegressor(Ridge(alpha=0.1), tau=2.0), HighBreakdownRegressor()])

@@ -6,13 +6,13 @@ from numpy.testing import assert_allclose
 
 import surefoot as sf
 from surefoot.learning.actor import gain_gradient_curvature, optimise
-from surefoot.learning.critics.critic import fit_capped, fit_ridge
+from surefoot.learning.critics.critic import fit_ridge
 from surefoot.learning.filters import Hampel, Kalman
 from surefoot.numerics.action_probabilities import mean_of_logistic, probability_of_largest
 from surefoot.numerics.arrays import find_engine
 from surefoot.numerics.batched_cholesky import Cholesky
 from surefoot.policies.features import critic_features, effects, policy_features
-from tests.problems import actor_problems, critic_problems, fit_high_breakdown
+from tests.problems import actor_problems, critic_problems, fit_capped, fit_high_breakdown
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="PyTorch is optional: pip install torch==2.13.0 to run these")

@@ -31,18 +31,6 @@ class Filter(Part, ABC):
     def clean_series(self, values: Array, present: Array) -> Array:
         """The values, cleaned; both arrays are (people, decision points) in time order."""
 
-    def clean(self, logs: Trajectories) -> Trajectories:
-        """The logs with every participant's state variables and rewards cleaned."""
-        state = logs.state.copy()
-        reward = logs.reward.copy()
-        for _, rows in logs.blocks():
-            for series in (*(state[:, j] for j in range(state.shape[1])), reward):
-                values = series[rows]
-                present = (rows >= 0) & ~np.isnan(values)
-                cleaned = self.clean_series(np.where(present, values, 0.0), present)
-                series[rows[present]] = cleaned[present]
-        return logs.with_values(state=state, reward=reward)
-
 
 FILTERS: Registry[type[Filter]] = Registry("filter")
 register_filter = FILTERS.register
@@ -72,7 +60,16 @@ def clean(logs: Trajectories, by: Any) -> Trajectories:
     >>> clean(logs, "hampel").reward
     array([1., 2., 1., 2., 2., 1., 2.])
     """
-    return make_part(FILTERS, by).clean(logs)
+    cleaner = make_part(FILTERS, by)
+    state = logs.state.copy()
+    reward = logs.reward.copy()
+    for _, rows in logs.blocks():
+        for series in (*(state[:, j] for j in range(state.shape[1])), reward):
+            values = series[rows]
+            present = (rows >= 0) & ~np.isnan(values)
+            cleaned = cleaner.clean_series(np.where(present, values, 0.0), present)
+            series[rows[present]] = cleaned[present]
+    return logs.with_values(state=state, reward=reward)
 
 
 @register_filter

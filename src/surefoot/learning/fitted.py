@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
 from surefoot.learning.batch import name_people
@@ -119,35 +118,6 @@ class Fitted:
             policy_names = policy_feature_names(*names)
             parts.append(CoefficientPart("policy", policy_names, self.coef, self.policy_sees))
         return parts
-
-    def tabulate_coefficients(self, backend: str | None = None) -> Any:
-        """One row per fit and coefficient: participant, part (critic or policy), action, feature, value."""
-        parts = self.coefficient_parts
-        names = [(part.part, *name) for part in parts for name in part.names] * len(self.participants)
-        kinds, actions, features = zip(*names, strict=True)
-        data = {
-            self.logs.names.participant: np.repeat(self.participants, len(names) // len(self.participants)),
-            "part": kinds,
-            "action": actions,
-            "feature": features,
-            "value": np.concatenate([part.values for part in parts], axis=1).ravel(),
-        }
-        return make_frame(data, backend or self.logs.backend)
-
-    def tabulate_removed(self, backend: str | None = None) -> Any:
-        """One row per decision point that the critic left out: who, when, what came back and what was expected."""
-        logs = self.logs
-        out = logs.order[self.removed[logs.order]]
-        data = {
-            logs.names.participant: logs.participant[out],
-            logs.names.time: logs.time[out],
-            logs.names.action: logs.action[out],
-            logs.names.reward: logs.reward[out],
-            "expected": logs.reward[out] - self.residuals[out],
-            "residual": self.residuals[out],
-            "limit": np.sqrt(self.threshold[self.unit[out]]),
-        }
-        return make_frame(data, backend or logs.backend)
 
 
 def warn_of_troubles(

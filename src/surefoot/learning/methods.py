@@ -14,13 +14,14 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot.data.frames import make_frame
 from surefoot.data.mean_weights import find_weight_problem
 from surefoot.data.trajectories import Trajectories, join_logs
 from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
 from surefoot.learning.batch import Batch, Learnable, choose_block_cells, discount_rows, find_troubles
 from surefoot.learning.critics import CRITICS, Critic, Ridge
 from surefoot.learning.critics.regressor import make_critic
-from surefoot.learning.filters import FILTERS, Filter
+from surefoot.learning.filters import FILTERS, Filter, clean
 from surefoot.learning.fitted import CoefficientPart, Fitted, warn_of_troubles
 from surefoot.learning.horizon import HORIZONS, Horizon, Immediate
 from surefoot.learning.horizon.horizon import BatchOutlook, JointFit, Outlook
@@ -298,7 +299,7 @@ class Method:
         """
         self.check_names(logs.state_names, logs.action_names)
         device = find_engine(engine)
-        cleaned = logs if self.filter is None else self.filter.clean(logs)
+        cleaned = logs if self.filter is None else clean(logs, self.filter)
         discount = discount_rows(cleaned, self.forgetting) if discount is None else discount
         centre = self.list_centres(cleaned)
         critic_sees, policy_sees = self.list_seen(logs.state_names)
@@ -514,11 +515,32 @@ class Method:
 
         A policy coefficient above zero makes its action more likely as the feature grows.
         """
-        return self.fitted_.tabulate_coefficients(backend)
+        parts = self.coefficient_parts_
+        names = [(part.part, *name) for part in parts for name in part.names] * len(self.participants_)
+        kinds, actions, features = zip(*names, strict=True)
+        data = {
+            self.logs_.names.participant: np.repeat(self.participants_, len(names) // len(self.participants_)),
+            "part": kinds,
+            "action": actions,
+            "feature": features,
+            "value": np.concatenate([part.values for part in parts], axis=1).ravel(),
+        }
+        return make_frame(data, backend or self.logs_.backend)
 
     def outliers(self, backend: str | None = None) -> Any:
         """One row per decision point that the critic left out: who, when, what came back and what was expected."""
-        return self.fitted_.tabulate_removed(backend)
+        logs = self.logs_
+        out = logs.order[self.removed_[logs.order]]
+        data = {
+            logs.names.participant: logs.participant[out],
+            logs.names.time: logs.time[out],
+            logs.names.action: logs.action[out],
+            logs.names.reward: logs.reward[out],
+            "expected": logs.reward[out] - self.residuals_[out],
+            "residual": self.residuals_[out],
+            "limit": np.sqrt(self.threshold_[self.unit_[out]]),
+        }
+        return make_frame(data, backend or logs.backend)
 
     @property
     def is_fitted(self) -> bool:

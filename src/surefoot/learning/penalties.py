@@ -67,14 +67,20 @@ class PenaltyUnits(Part, ABC):
     """How a penalty's number becomes one for every coefficient."""
 
     kind: ClassVar[str] = "unit of penalties"
+    of_intercepts: ClassVar[float] = 0.0
+    """How many times ζ counts for an intercept. Where zero lies is a matter of units."""
 
     @abstractmethod
     def measure(self, state: Array, reward: Array, usable: Array) -> FitScales:
         """The units of each fit, from (fits, rows, variables), (fits, rows) and 1.0 where a row can be used."""
 
-    @abstractmethod
     def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
         """ζ of every feature of the critic, (fits, features); `intercept`: whether the paper's own is kept."""
+        xp = array_namespace(scaling.width)
+        block = xp.concat([xp.full_like(scaling.width[:, :1], self.of_intercepts), scaling.width**2], axis=1)
+        penalties = penalty * xp.concat([block] * actions, axis=1)
+        penalties[:, 0] *= intercept
+        return penalties
 
 
 PENALTY_UNITS: Registry[type[PenaltyUnits]] = Registry("unit of penalties")
@@ -86,18 +92,12 @@ class AbsoluteUnits(PenaltyUnits):
     """ζ ‖w‖² and ζ ‖θ‖² as in the paper: the units of rewards and states decide how much they are."""
 
     name: ClassVar[str] = "absolute"
+    of_intercepts: ClassVar[float] = 1.0
 
     def measure(self, state: Array, reward: Array, usable: Array) -> FitScales:
         xp = array_namespace(state)
         zeros = xp.zeros_like(state[:, 0, :])
         return FitScales(zeros, zeros + 1.0, xp.ones_like(reward[:, 0]))
-
-    def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
-        xp = array_namespace(scaling.width)
-        block = xp.concat([xp.ones_like(scaling.width[:, :1]), scaling.width], axis=1)
-        penalties = penalty * xp.concat([block] * actions, axis=1)
-        penalties[:, 0] *= intercept
-        return penalties
 
 
 @PENALTY_UNITS.register
@@ -133,11 +133,6 @@ class StandardUnits(PenaltyUnits):
         width = xp.where(width > 0, width, 1.0)
         middle = xp.where(known, middle, 0.0)
         return FitScales(middle[:, :-1], width[:, :-1], width[:, -1])
-
-    def penalise_critic(self, scaling: FitScales, penalty: float, *, actions: int, intercept: bool) -> Array:
-        xp = array_namespace(scaling.width)
-        block = xp.concat([xp.zeros_like(scaling.width[:, :1]), scaling.width**2], axis=1)
-        return penalty * xp.concat([block] * actions, axis=1)
 
 
 Prior = Mapping[str, Mapping[str, float]]

@@ -22,7 +22,7 @@ from surefoot.learning.pooling import Pooling
 from surefoot.numerics.action_probabilities import EXPONENTS
 from surefoot.numerics.arrays import Array, array_namespace, contiguous
 from surefoot.numerics.batched_cholesky import Cholesky, solve
-from surefoot.policies.features import critic_features, policy_features
+from surefoot.policies.features import policy_features
 from surefoot.policies.rules import (
     Boltzmann,
     DecisionRule,
@@ -241,12 +241,13 @@ class LinUCB(RuleLearner):
         system = Cholesky(result.system)
         means = []
         spreads = []
+        # Takes the policy's [s, 1] to a block of the critic, [1, s], without the variables that it does not see.
+        turn = xp.asarray(np.roll(np.eye(size), -1, axis=0), device=device(coef))
+        turn[:-1, :] *= batch.critic_sees[:, None]
         for action in range(batch.actions):
-            # x(s, a) = E_a z(s): row j of `select` holds the critic's features that element j of z feeds.
-            select = critic_features(np.eye(size)[:, :-1], np.full(size, action), batch.actions)
-            select[:-1] -= critic_features(np.zeros((1, size - 1)), np.array([action]), batch.actions)
-            select = xp.asarray(select, device=device(coef))
-            select[:-1, :] *= batch.critic_sees[:, None]
+            select = xp.zeros((size, d), dtype=coef.dtype, device=device(coef))
+            select[:, :size] = turn
+            select[:, action * size : (action + 1) * size] = turn
             # Products participant by participant: one large product would be rounded by how many people there are.
             means.append((coef[:, None, :] @ xp.matrix_transpose(select))[:, 0, :])
             half = system.half_solve(xp.broadcast_to(xp.matrix_transpose(select), (people, d, size)))

@@ -5,9 +5,9 @@ from sklearn.linear_model import Ridge
 
 from surefoot.learning.batch import Batch
 from surefoot.learning.critics import Capped
-from surefoot.learning.critics.critic import boxplot_threshold, fit_capped, fit_ridge
+from surefoot.learning.critics.critic import boxplot_threshold, fit_ridge
 from surefoot.policies.features import critic_features
-from tests.problems import capped_objective, critic_problems, residuals, ridge
+from tests.problems import capped_objective, critic_problems, fit_capped, residuals, ridge
 from tests.reference import literal
 
 PENALTY = 1e-3

@@ -10,7 +10,6 @@ from surefoot.learning.critics import Capped, HighBreakdown, Removal, Ridge
 from surefoot.learning.critics.critic import (
     SHAKY_PIVOT,
     boxplot_threshold,
-    fit_capped,
     fit_ridge,
     join_rewards,
     joined_residuals,
@@ -19,7 +18,7 @@ from surefoot.learning.critics.critic import (
 )
 from surefoot.learning.critics.regressor import make_critic
 from surefoot.policies.features import critic_features
-from tests.problems import capped_objective, critic_problems, residuals, ridge
+from tests.problems import capped_objective, critic_problems, fit_capped, residuals, ridge
 
 
 def test_weighted_ridge_is_scikit_learns():

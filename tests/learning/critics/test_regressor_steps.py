@@ -11,10 +11,10 @@ from sklearn.preprocessing import StandardScaler
 import surefoot as sf
 from surefoot.learning.batch import Batch
 from surefoot.learning.critics import CRITICS, Capped
-from surefoot.learning.critics.critic import fit_capped
 from surefoot.learning.critics.regressor import RegressorCritic, copy_regressor, fit_capped_regressor, make_critic
 from surefoot.policies.features import critic_features
 from surefoot.regression import CappedRegressor
+from tests.problems import fit_capped
 
 
 class Mean:

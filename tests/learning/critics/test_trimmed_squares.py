@@ -1,8 +1,8 @@
 import numpy as np
 from numpy.testing import assert_allclose
 
-from surefoot.learning.critics.critic import join_rewards
-from surefoot.learning.critics.high_breakdown import find_residuals, fit_sets, fit_trimmed
+from surefoot.learning.critics.critic import join_rewards, joined_residuals
+from surefoot.learning.critics.high_breakdown import fit_sets, fit_trimmed
 from tests.problems import ridge
 
 
@@ -57,4 +57,4 @@ def test_every_set_of_weights_has_its_own_fit():
     coef = fit_sets(joined, weights)
     for place in range(2):
         assert_allclose(coef[place], ridge(x, r, weights[place], np.zeros(3)), rtol=1e-8)
-        assert_allclose(find_residuals(joined, coef)[place], r - (x @ coef[place][..., None])[..., 0], atol=1e-10)
+        assert_allclose(joined_residuals(joined, coef)[place], r - (x @ coef[place][..., None])[..., 0], atol=1e-10)

@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from operator import itemgetter
 from statistics import NormalDist
 from typing import ClassVar, Self
 
@@ -180,9 +179,9 @@ def join_rewards(features: Array, rewards: Array) -> Array:
 
 
 def joined_residuals(joined: Array, coef: Array) -> Array:
-    """r − Xw from [r, X], (people, decision points)."""
+    """r − Xw from [r, X], (…, people, decision points), of coefficients (…, people, features)."""
     xp = array_namespace(joined)
-    return (xp.concat([xp.ones_like(coef[:, :1]), -coef], axis=1)[:, None, :] @ joined)[:, 0, :]
+    return (xp.concat([xp.ones_like(coef[..., :1]), -coef], axis=-1)[..., None, :] @ joined)[..., 0, :]
 
 
 def weighted_moments(joined: Array, weights: Array, arms: int) -> tuple[Array, Array]:
@@ -307,60 +306,6 @@ def boxplot_threshold(squared_residuals: Array, rewards: Array, weights: Array, 
     return xp.maximum(tau * fence, rounding)
 
 
-def fit_capped(
-    features: Array,
-    rewards: Array,
-    weights: Array,
-    *,
-    penalty: Array,
-    arms: int = 1,
-    tau: float = 1.0,
-    refresh_threshold: bool = False,
-    max_iter: int = 1000,
-) -> CriticFit:
-    """Minimise Σ min{(r − xᵀw)², ε} + ζ‖w‖² by dropping decision points beyond ε and fitting again.
-
-    With ε held at its first value the objective cannot rise and the loop ends. With `refresh_threshold` ε follows every fit;
-    that can cycle, and who is caught (Brent: weights remembered at every power of two) goes on with ε as it then is.
-    """
-    xp = array_namespace(features)
-    joined = join_rewards(features, rewards)
-    v = weights
-    zeta = penalty + xp.zeros_like(features[:, 0, :])
-    w, squares = solve_ridge(joined, v, zeta, arms)
-    squared = joined_residuals(joined, w) ** 2
-    epsilon = boxplot_threshold(squared, rewards, v, tau)
-    u = xp.where(squared < epsilon[:, None], v, 0.0)
-    active = xp.arange(w.shape[0], device=device(w))
-    result = CriticFit(*map(xp.empty_like, (w, squares, u, epsilon, active, active < 0)))
-    remembered = u
-    refreshing = xp.full(w.shape[0], refresh_threshold, dtype=xp.bool, device=device(w))
-    for iteration in range(2, max_iter + 1):
-        w, squares = solve_ridge(joined, u, zeta, arms)
-        squared = joined_residuals(joined, w) ** 2
-        if refresh_threshold:
-            epsilon = xp.where(refreshing, boxplot_threshold(squared, joined[:, 0, :], v, tau), epsilon)
-        inside = xp.where(squared < epsilon[:, None], v, 0.0)
-        changed = xp.any(inside != u, axis=1)
-        if refresh_threshold:
-            refreshing = refreshing & xp.any(inside != remembered, axis=1)
-            remembered = inside if iteration & (iteration - 1) == 0 else remembered
-        if xp.any(~changed):
-            fit = CriticFit(w, squares, u, epsilon, xp.full_like(active, iteration), ~changed)
-            result.record(active[~changed], fit.of(~changed))
-            still_changing = itemgetter(changed)
-            active, joined, v, w, inside, epsilon, zeta = map(still_changing, (active, joined, v, w, inside, epsilon, zeta))
-            if refresh_threshold:
-                remembered = remembered[changed]
-                refreshing = refreshing[changed]
-            if not active.shape[0]:
-                return result
-        u = inside
-    squares = weighted_moments(joined, u, arms)[0]
-    result.record(active, CriticFit(w, squares, u, epsilon, xp.full_like(active, max_iter), active < 0))
-    return result
-
-
 @register_critic
 @dataclass(frozen=True)
 class Capped(RemovingCritic):
@@ -382,11 +327,45 @@ class Capped(RemovingCritic):
         total = xp.sum(squares / xp.where(typical > 0, typical, 1.0)[:, None, :], axis=-1)
         return present & (total < boxplot_threshold(total, xp.sqrt(total), u, self.tau)[:, None])
 
-    def fit(self, batch: Batch) -> CriticFit:
-        return fit_capped(
-            *(batch.features, batch.reward, batch.weights),
-            penalty=batch.penalty,
-            arms=batch.arms,
-            tau=self.tau,
-            refresh_threshold=self.refresh_threshold,
-        )
+    def fit(self, batch: Batch, max_iter: int = 1000) -> CriticFit:
+        """Drop decision points beyond ε and fit again.
+
+        With ε held at its first value the objective cannot rise and the loop ends. With `refresh_threshold` ε follows every
+        fit; that can cycle, and who is caught (Brent: weights remembered at every power of two) goes on with their last ε.
+        """
+        xp = array_namespace(batch.features)
+        joined = join_rewards(batch.features, batch.reward)
+        v = batch.weights
+        zeta = batch.penalty + xp.zeros_like(batch.features[:, 0, :])
+        w, squares = solve_ridge(joined, v, zeta, batch.arms)
+        squared = joined_residuals(joined, w) ** 2
+        epsilon = boxplot_threshold(squared, batch.reward, v, self.tau)
+        u = xp.where(squared < epsilon[:, None], v, 0.0)
+        active = xp.arange(w.shape[0], device=device(w))
+        result = CriticFit(*map(xp.empty_like, (w, squares, u, epsilon, active, active < 0)))
+        remembered = u
+        refreshing = xp.full(w.shape[0], self.refresh_threshold, dtype=xp.bool, device=device(w))
+        for iteration in range(2, max_iter + 1):
+            w, squares = solve_ridge(joined, u, zeta, batch.arms)
+            squared = joined_residuals(joined, w) ** 2
+            if self.refresh_threshold:
+                epsilon = xp.where(refreshing, boxplot_threshold(squared, joined[:, 0, :], v, self.tau), epsilon)
+            inside = xp.where(squared < epsilon[:, None], v, 0.0)
+            changed = xp.any(inside != u, axis=1)
+            if self.refresh_threshold:
+                refreshing = refreshing & xp.any(inside != remembered, axis=1)
+                remembered = inside if iteration & (iteration - 1) == 0 else remembered
+            if xp.any(~changed):
+                fit = CriticFit(w, squares, u, epsilon, xp.full_like(active, iteration), ~changed)
+                result.record(active[~changed], fit.of(~changed))
+                still_changing = (values[changed] for values in (active, joined, v, w, inside, epsilon, zeta))
+                active, joined, v, w, inside, epsilon, zeta = still_changing
+                if self.refresh_threshold:
+                    remembered = remembered[changed]
+                    refreshing = refreshing[changed]
+                if not active.shape[0]:
+                    return result
+            u = inside
+        squares = weighted_moments(joined, u, batch.arms)[0]
+        result.record(active, CriticFit(w, squares, u, epsilon, xp.full_like(active, max_iter), active < 0))
+        return result

@@ -34,6 +34,7 @@ from surefoot.learning.critics.critic import (
     Removal,
     RemovingCritic,
     fit_ridge,
+    joined_residuals,
     register_critic,
     solve_corrected,
 )
@@ -74,16 +75,10 @@ def fit_sets(joined: Array, weights: Array) -> Array:
     return xp.reshape(coef, (sets, people, -1))
 
 
-def find_residuals(joined: Array, coef: Array) -> Array:
-    """r − Xw of every set of coefficients (sets, people, features), (sets, people, decision points)."""
-    xp = array_namespace(joined)
-    return (xp.concat([xp.ones_like(coef[..., :1]), -coef], axis=-1)[..., None, :] @ joined)[..., 0, :]
-
-
 def fit_residuals(joined: Array, weights: Array) -> Array:
     """Residuals of every decision point from weighted least squares of [r, X]."""
     u = array_namespace(joined).astype(weights, joined.dtype)
-    return find_residuals(joined, fit_sets(joined, u[None, ...]))[0]
+    return joined_residuals(joined, fit_sets(joined, u[None, ...]))[0]
 
 
 def sum_squares(values: Array) -> Array:
@@ -104,7 +99,7 @@ def fit_trimmed(joined: Array, arm: Array) -> Array:
     smallest = SmallestHalf.of_present(arm, joined.shape[1] - 1, joined.dtype)
     halves = smallest.choose(xp.abs(left))
     for _ in range(2):
-        left = find_residuals(joined, fit_sets(joined, xp.astype(halves, joined.dtype)))
+        left = joined_residuals(joined, fit_sets(joined, xp.astype(halves, joined.dtype)))
         halves = smallest.choose(xp.abs(left))
     best = xp.argmin(sum_squares(left * xp.astype(halves, left.dtype)), axis=0)
     return concentrate(joined, smallest, halves[best, xp.arange(arm.shape[0], device=device(joined))])
@@ -286,7 +281,7 @@ def _start_from(arm: _Arm, other: _Arm, people: Array) -> None:
     joined = take_people(arm.joined, people)
     before = arm.residuals[people]
     coef = fit_sets(take_people(other.joined, people), xp.astype(half, joined.dtype)[None, ...])
-    left = find_residuals(joined, coef)[0]
+    left = joined_residuals(joined, coef)[0]
     smallest = SmallestHalf.of_present(arm.inside[people], arm.features, joined.dtype)
     for _ in range(2):
         left = fit_residuals(joined, smallest.choose(xp.abs(left)))

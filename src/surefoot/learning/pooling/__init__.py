@@ -33,6 +33,8 @@ class Pooling(Part, ABC):
     """Whether a fit needs all people at once, so that logs cannot go through part by part."""
     needs_coefficients: ClassVar[bool] = False
     """Whether people share a critic's coefficients."""
+    second_judge: ClassVar[str | None] = None
+    """The pooling whose fits must keep a decision point too, for a critic that judges twice or a pooling that borrows."""
     borrows: ClassVar[bool] = False
     """Whether everybody's coefficients are drawn towards those of the population, as far as people are alike."""
     whom: ClassVar[str]
@@ -68,12 +70,6 @@ class Pooling(Part, ABC):
     def correlates(self) -> bool:
         """Whether people's coefficients may differ together."""
         return False
-
-    @property
-    def second_judge(self) -> str | None:
-        """The pooling whose fits must keep a decision point too, for a critic that judges twice or a pooling that
-        borrows."""
-        return "person" if self.shared else None
 
     @property
     def cross_fit(self) -> str:
@@ -120,6 +116,7 @@ class Everyone(Pooling):
 
     name: ClassVar[str] = "all"
     shared: ClassVar[bool] = True
+    second_judge: ClassVar[str | None] = "person"
     serves_anybody: ClassVar[bool] = True
     needs_everybody: ClassVar[bool] = True
     whom: ClassVar[str] = "One policy for everybody."
@@ -146,7 +143,7 @@ class Partial(Person):
     needs_everybody: ClassVar[bool] = True
     needs_coefficients: ClassVar[bool] = True
     borrows: ClassVar[bool] = True
-    second_judge: ClassVar[str] = "all"
+    second_judge: ClassVar[str | None] = "all"
     whom: ClassVar[str] = (
         "One policy for each participant, drawn towards everybody's as far as people are alike; one for anybody else."
     )
