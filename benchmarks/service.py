@@ -95,7 +95,7 @@ def bare():
 def served(factory, workers, environment):
     port = free_port()
     # Both the same way, as surefoot serve does it.
-    call = f"listen({factory!r}, '127.0.0.1', {port}, {workers}, access_log=False)"
+    call = f"listen({factory!r}, '127.0.0.1', {port}, {workers}, log_level='warning')"
     script = f"from surefoot.service.server import listen\nif __name__ == '__main__':\n    {call}\n"
     (Path(environment["SUREFOOT_STUDY"]).parent / "listen.py").write_text(script)
     command = [sys.executable, str(Path(environment["SUREFOOT_STUDY"]).parent / "listen.py")]

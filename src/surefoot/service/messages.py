@@ -148,15 +148,11 @@ def write_digest(trial: Trial, at: datetime) -> str:
         last = connection.execute(sa.select(updates).order_by(updates.c.id.desc()).limit(1)).first()
     live = trial.policies.live()
     shares = ", ".join(f"{row.number} by {row.source}" for row in rows)
-    lines = [
-        "The last 24 hours:",
-        f"- {sum(row.number for row in rows)} decisions of {people} participants" + (f" ({shares})" if shares else ""),
-        f"- {sum(row.sent for row in rows)} prompts, {came} outcomes",
-        f"- {unclosed} open alerts",
-        "- " + ("no policy is live" if live is None else f"policy {live[0]} is live"),
-        "- " + ("no update yet" if last is None else f"last update: {last.id}, {last.state}"),
-    ]
-    return "\n".join(lines)
+    total = f"{sum(row.number for row in rows)} decisions of {people} participants" + (f" ({shares})" if shares else "")
+    policy = "no policy is live" if live is None else f"policy {live[0]} is live"
+    update = "no update yet" if last is None else f"last update: {last.id}, {last.state}"
+    prompts = f"{sum(row.sent for row in rows)} prompts, {came} outcomes"
+    return "\n- ".join(["The last 24 hours:", total, prompts, f"{unclosed} open alerts", policy, update])
 
 
 def collect_messages(trial: Trial, channels: list[Channel], at: datetime) -> None:

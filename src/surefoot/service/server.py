@@ -44,16 +44,7 @@ class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().connection_lost(exc)
 
 
-def listen(
-    factory: str,
-    host: str,
-    port: int,
-    workers: int,
-    *,
-    access_log: bool = True,
-    log_format: str = "text",
-    log_level: str = "info",
-) -> None:
+def listen(factory: str, host: str, port: int, workers: int, *, log_format: str = "text", log_level: str = "info") -> None:
     """Serve the application that a factory makes, until a signal ends it."""
     with bind_socket(host, port) as listening:
         address = listening.getsockname()
@@ -64,7 +55,7 @@ def listen(
             fd=listening.fileno(),
             workers=workers,
             access_log=False,
-            log_config=make_log_settings(log_format, log_level, access=access_log),
+            log_config=make_log_settings(log_format, log_level),
             http=BoundedProtocol,
             server_header=False,
             proxy_headers=False,

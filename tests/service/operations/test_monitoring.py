@@ -182,5 +182,5 @@ def test_lines_have_time_level_and_request_id():
         "request_id": "4f1c",
         "message": "the disk is full",
     }
-    settings = make_log_settings("json", "warning", access=False)
+    settings = make_log_settings("json", "warning")
     assert settings["loggers"]["surefoot"]["level"] == "WARNING"

@@ -9,11 +9,10 @@ from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide_batch
 from surefoot.service.trial.trial import Trial
 
-LARGEST = 64
-"""Decisions of one transaction."""
+LARGEST = 64  # decisions of one transaction
 GATHER_SECONDS = 0.002
 """Clients that were answered together ask again at nearly the same time: a transaction waits this long for all of them."""
-Waiting = tuple[DecisionRequest, "asyncio.Future[str]"]
+Waiting = tuple[DecisionRequest, "asyncio.Future[str | Exception]"]
 
 
 class DecisionRecorder:
@@ -36,13 +35,16 @@ class DecisionRecorder:
 
     async def decide(self, request: DecisionRequest) -> str:
         """The reply to a request, once it is on the disk."""
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[str | Exception] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
         if self._task is None:
             self._task = asyncio.create_task(self._record())
         elif len(self._waiting) == self._expected:
             self._complete.set()
-        return await future
+        reply = await future
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     async def _record(self) -> None:
         """One transaction after the other while anybody waits."""
@@ -56,18 +58,14 @@ class DecisionRecorder:
                         await asyncio.wait_for(self._complete.wait(), GATHER_SECONDS)
                 batch = self._take_batch()
                 self._expected = len(batch)
-                requests = [request for request, _ in batch]
                 replies: list[str | Exception]
                 try:
+                    requests = [request for request, _ in batch]
                     replies = await loop.run_in_executor(self._thread, decide_batch, self._trial, requests)
                 except Exception as error:
                     replies = [error] * len(batch)
                 for (_, future), reply in zip(batch, replies, strict=True):
-                    if future.done():
-                        continue
-                    if isinstance(reply, Exception):
-                        future.set_exception(reply)
-                    else:
+                    if not future.done():
                         future.set_result(reply)
         finally:
             self._task = None

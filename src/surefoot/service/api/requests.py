@@ -10,12 +10,14 @@ import re
 import secrets
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from itertools import accumulate
 from typing import Any, get_type_hints
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -28,12 +30,10 @@ from surefoot.service.trial.api_models import ApiError, error_body
 
 log = logging.getLogger("surefoot.service")
 access_log = logging.getLogger("surefoot.access")
-HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
-PRIVATE = (b"cache-control", b"no-store")
+HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"), (b"cache-control", b"no-store")]
 REQUEST_SECONDS = 10.0
 """A request that takes longer is answered 503: nothing hangs on a database that hangs."""
-UNBOUNDED = ("/api/v1/export/", "/download/")
-"""Exports may take as long as they need."""
+UNBOUNDED = ("/api/v1/export/", "/download/")  # exports may take as long as they need
 JSON = "application/json"
 JSON_TYPES = re.compile(r"\s*application/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
 """With parameters, and kinds of JSON by other names."""
@@ -43,8 +43,7 @@ LARGEST_MEMORY = 1000
 PUBLIC = "public"
 """The tag of routes that need no key; the tag of any other route is the role that may use it."""
 STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-MAXIMUM_DEPTH = 20
-"""How deeply a request may be nested; ours need four."""
+MAXIMUM_DEPTH = 20  # ours need four
 TIME = "write the time in ISO 8601 with a zone, like 2026-03-01T09:30:00+01:00"
 FIELDS = {
     ("participant_id", "string_pattern_mismatch"): "participant_id may hold letters, digits, . _ - (1 to 64 of them)",
@@ -159,20 +158,14 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self._started = True
             self.status = message["status"]
-            is_private = all(name != PRIVATE[0] for name, _ in message["headers"])
-            extra = [*HEADERS, (b"x-request-id", self._id.encode()), *([PRIVATE] if is_private else [])]
-            message = {**message, "headers": [*message["headers"], *extra]}
+            identity = (b"x-request-id", self._id.encode())
+            message = {**message, "headers": [*message["headers"], *HEADERS, identity]}
         await self._send(message)
 
     async def send_error(self, status: int, code: str, message: str, headers: Any = None) -> None:
         """An error in our shape, unless a reply has begun."""
-        if self._started:
-            return
-        body = json.dumps(error_body(code, message)).encode()
-        fields = {"Content-Type": JSON, "Content-Length": str(len(body)), **(headers or {})}
-        encoded = [(name.lower().encode(), value.encode()) for name, value in fields.items()]
-        await self.send({"type": "http.response.start", "status": status, "headers": encoded})
-        await self.send({"type": "http.response.body", "body": body})
+        if not self._started:
+            await JSONResponse(error_body(code, message), status, headers)(self._scope, self.receive, self.send)
 
     def give_up(self) -> None:
         """Answer in place of what takes too long; whatever it sends later is dropped."""
@@ -296,11 +289,7 @@ def limit_rate(limiter: RateLimiter, name: str, message: str) -> None:
 
 
 def describe_validation_error(error: dict[str, Any]) -> tuple[str, str | None]:
-    """A message, and the field that it is about (None for the whole body).
-
-    >>> describe_validation_error({"loc": ("body", "availability"), "type": "bool_type", "msg": ""})
-    ('availability is true or false, without quotes', 'availability')
-    """
+    """A message, and the field that it is about (None for the whole body)."""
     location = [str(part) for part in error["loc"] if part not in HIDDEN]
     if error["type"] == "unknown_field":
         location.append(error["ctx"]["field"])
@@ -352,7 +341,6 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Python would keep the last value of a name, other readers the first."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)[:100]
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0][:100]
         raise ApiError(400, "duplicate_field", f"the field '{twice}' occurs twice; send it once", twice)
     return fields

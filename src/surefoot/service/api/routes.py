@@ -1,6 +1,5 @@
 """The routes of the API: thin, one call each. Apps decide and record; analysts export; admins run the trial."""
 
-import os
 import tempfile
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
@@ -11,7 +10,6 @@ from starlette.background import BackgroundTask
 
 from surefoot.reports.render import render
 from surefoot.service.access import record_action
-from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.requests import PUBLIC, AuthenticatedRoute
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
@@ -42,49 +40,38 @@ FILES: Any = {200: {"content": {"text/csv": {}, FORMATS["parquet"]: {}}, "descri
 STUDY_FILE: Any = {200: {"content": {"application/toml": {}}, "description": "The file"}}
 router = APIRouter(prefix="/api/v1", route_class=AuthenticatedRoute, responses=ERRORS)
 public = APIRouter(route_class=AuthenticatedRoute, tags=[PUBLIC], responses={code: ERRORS[code] for code in (500, 503)})
-"""The routes that need no key."""
-
-
-def trial_of(request: Request) -> Trial:
-    """The trial that this application serves."""
-    trial: Trial = request.app.state.trial
-    return trial
-
-
-def name_caller(request: Request) -> str:
-    """How records name the key that sent this request."""
-    return str(request.state.caller.name)
 
 
 @router.post("/participants", response_model=api_models.Participant, tags=["app"])
 def register(body: api_models.Registration, request: Request) -> Any:
     """Register a participant by a pseudonym; repeating it is harmless."""
-    return participants.register_participant(trial_of(request).database, body.participant_id)
+    return participants.register_participant(request.app.state.trial.database, body.participant_id)
 
 
 @router.post("/decisions", response_model=DecisionReply, tags=["app"])
 async def decide(body: api_models.DecisionRequest, request: Request) -> Response:
     """Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409."""
-    recorder: DecisionRecorder = request.app.state.recorder
-    return Response(await recorder.decide(body), media_type="application/json")
+    return Response(await request.app.state.recorder.decide(body), media_type="application/json")
 
 
 @router.post("/outcomes", response_model=api_models.OutcomeReceipts, tags=["app"])
 def record_outcomes(body: api_models.OutcomeOrBatch, request: Request) -> Any:
     """Record one outcome, or several; null means known to be missing. Sending one again is harmless."""
-    results = decisions.record_outcomes(trial_of(request), [body] if isinstance(body, api_models.Outcome) else body.outcomes)
-    if isinstance(body, api_models.Outcome) and results[0]["status"] in OUTCOME_ERRORS:
-        status, message, field = OUTCOME_ERRORS[results[0]["status"]]
-        raise ApiError(status, results[0]["status"], message, field)
-    return {"results": results}
+    if isinstance(body, api_models.Outcomes):
+        return {"results": decisions.record_outcomes(request.app.state.trial, body.outcomes)}
+    (result,) = decisions.record_outcomes(request.app.state.trial, [body])
+    if result["status"] in OUTCOME_ERRORS:
+        status, message, field = OUTCOME_ERRORS[result["status"]]
+        raise ApiError(status, result["status"], message, field)
+    return {"results": [result]}
 
 
 @router.post("/updates", response_model=api_models.UpdateStatus, status_code=202, tags=["admin"])
 def start_update(request: Request) -> Any:
     """Start a fit; it runs in a process of its own. One at a time: 409 while another is under way."""
-    trial = trial_of(request)
+    trial = request.app.state.trial
     try:
-        update_id = updates.start_update(trial, name_caller(request), by_staff=True)
+        update_id = updates.start_update(trial, request.state.caller.name, by_staff=True)
     except updates.UpdateRunningError as error:
         raise ApiError(409, "update_running", str(error)) from error
     return updates.update_status(trial, update_id)
@@ -93,25 +80,25 @@ def start_update(request: Request) -> Any:
 @router.get("/updates/{update_id}", response_model=api_models.UpdateStatus, tags=["admin"])
 def update_status(update_id: Id, request: Request) -> Any:
     """How far an update is, its result, what the policy checks found."""
-    return updates.update_status(trial_of(request), update_id)
+    return updates.update_status(request.app.state.trial, update_id)
 
 
 @router.get("/policies", response_model=api_models.PolicyList, tags=["admin"])
 def policies(request: Request) -> Any:
     """All policy versions, newest first, with coefficients."""
-    return {"policies": updates.list_policies(trial_of(request))}
+    return {"policies": updates.list_policies(request.app.state.trial)}
 
 
 @router.post("/policies/{policy_id}/activate", response_model=api_models.Activation, tags=["admin"])
 def activate(policy_id: Id, request: Request) -> Any:
     """Make a policy live; an older one to roll back."""
-    return updates.activate_policy(trial_of(request), policy_id, name_caller(request))
+    return updates.activate_policy(request.app.state.trial, policy_id, request.state.caller.name)
 
 
 @router.post("/participants/{participant_id}/withdraw", response_model=api_models.Withdrawal, tags=["admin"])
 def withdraw_participant(participant_id: WholeId, body: ReasonedRequest, request: Request) -> Any:
     """A participant leaves, for good: no more decisions, outcomes or learning; the reason is kept."""
-    return participants.withdraw(trial_of(request), participant_id, reason=body.reason, by=name_caller(request))
+    return participants.withdraw(request.app.state.trial, participant_id, reason=body.reason, by=request.state.caller.name)
 
 
 @router.post("/participants/{participant_id}/{change}", response_model=api_models.Pause, tags=["admin"])
@@ -128,45 +115,44 @@ def pause_study(change: Change, body: ReasonedRequest, request: Request) -> Any:
 
 def _set_pause(request: Request, participant_id: str | None, change: Change, body: ReasonedRequest) -> Any:
     paused = change == "pause"
-    by = name_caller(request)
-    return participants.set_pause(trial_of(request), participant_id, paused=paused, reason=body.reason, by=by)
+    by = request.state.caller.name
+    return participants.set_pause(request.app.state.trial, participant_id, paused=paused, reason=body.reason, by=by)
 
 
 @router.get("/export/decisions", response_class=Response, responses=FILES, tags=["analyst"])
 def export_decisions(request: Request, form: Form = "csv") -> Response:
     """One row per decision point, for the analysis of micro-randomised trials; the headers count the rows."""
-    return export_file(trial_of(request), "decisions", form, name_caller(request))
+    return export_file(request.app.state.trial, "decisions", form, request.state.caller.name)
 
 
 @router.get("/export/study", response_class=Response, responses=STUDY_FILE, tags=["analyst"])
 def export_study_file(request: Request) -> Response:
     """The study file that goes with the decisions; its `[collection]` says how the trial chose its actions."""
-    return export_study(trial_of(request), name_caller(request))
+    return export_study(request.app.state.trial, request.state.caller.name)
 
 
 @router.get("/export/outcomes", response_class=Response, responses=FILES, tags=["analyst"])
 def export_outcomes(request: Request, form: Form = "csv") -> Response:
     """Every outcome that was ever sent, with corrections and late ones."""
-    return export_file(trial_of(request), "outcomes", form, name_caller(request))
+    return export_file(request.app.state.trial, "outcomes", form, request.state.caller.name)
 
 
 @router.get("/export/staff-actions", response_class=Response, responses=FILES, tags=["admin"])
 def export_staff_actions(request: Request, form: Form = "csv") -> Response:
     """Who did what, when and to whom."""
-    return export_file(trial_of(request), "staff-actions", form, name_caller(request))
+    return export_file(request.app.state.trial, "staff-actions", form, request.state.caller.name)
 
 
 @router.get("/safety", response_model=api_models.SafetyCounts, tags=["monitor"])
 def safety(request: Request) -> Any:
     """Counts for a safety board; nothing by arm, nothing about one participant."""
-    return count_safety(trial_of(request), now())
+    return count_safety(request.app.state.trial, now())
 
 
 def export_file(trial: Trial, name: str, form: str, by: str) -> Response:
     """An export as a CSV or Parquet file, sent from the disk and then deleted; on the staff trail."""
-    handle, temporary = tempfile.mkstemp(prefix="surefoot-export-")
-    os.close(handle)
-    path = FilePath(temporary)
+    with tempfile.NamedTemporaryFile(prefix="surefoot-export-", delete=False) as file:
+        path = FilePath(file.name)
     try:
         export = EXPORTS[name](trial, path, form)
         with trial.database.transaction() as connection:
@@ -202,7 +188,7 @@ async def check_health() -> dict[str, str]:
 @public.get("/readyz", include_in_schema=False)
 def check_readiness(request: Request) -> dict[str, str]:
     """The service can answer: it has just written to its database, which has the right schema version."""
-    database = trial_of(request).database
+    database = request.app.state.trial.database
     version = databases.schema_version(database)
     write_readiness(database)
     if version != databases.newest_schema_version():

@@ -44,17 +44,15 @@ class LineFormatter(logging.Formatter):
         return "{time} {level} {logger} [{request_id}] {message}".format(**content)
 
 
-def make_log_settings(form: str = "text", level: str = "info", *, access: bool = True) -> dict[str, Any]:
-    """Settings for `logging.config.dictConfig`; `access` adds a line for every request."""
-    upper = level.upper()
-    loggers = {name: {"level": upper, "handlers": ["stderr"], "propagate": False} for name in ("surefoot", "uvicorn")}
-    loggers["surefoot.access"] = {"level": upper if access else "WARNING", "handlers": [], "propagate": True}
+def make_log_settings(form: str, level: str) -> dict[str, Any]:
+    """Settings for `logging.config.dictConfig`; a level above info leaves out the line for every request."""
+    logger = {"level": level.upper(), "handlers": ["stderr"], "propagate": False}
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"lines": {"()": f"{__name__}.LineFormatter", "form": form}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines", "stream": "ext://sys.stderr"}},
-        "loggers": loggers,
+        "loggers": {"surefoot": logger, "uvicorn": logger},
     }
 
 
