@@ -29,7 +29,6 @@ from surefoot.experiments.coefficient_errors import (
     run_scenes,
     skewed_rewards,
     summarise_errors,
-    tabulate_scenarios,
 )
 from surefoot.numerics.fences import SKEWNESS_DEVIATION, SKEWNESS_Z, WINDOW, medcouple
 from surefoot.numerics.masked_quantiles import scaled_mad
@@ -76,10 +75,10 @@ def robustbase(people=60, seed=2026):
     clean, outliers = collect_logs(people, 0, seed)
     for scenario in SCENARIOS:
         logs, touched = scenario.contaminate(clean, outliers)
-        oracle = measure_oracle(logs, touched).mean()
+        oracle = np.mean(measure_oracle(logs, touched))
         found[scenario.data] = {
             "oracle": 1.0,
-            "surefoot high-breakdown": measure_errors(logs, "high-breakdown").mean() / oracle,
+            "surefoot high-breakdown": np.mean(measure_errors(logs, "high-breakdown")) / oracle,
         }
         for name, coef in _fit_with_robustbase(script, logs).items():
             error = np.linalg.norm(coef - sf.simulators.HeartSteps.critic_coef, axis=1).mean()
@@ -142,7 +141,8 @@ def skewness_figure(participants=200, seed=2025):
 
 def main():
     table = coefficient_errors(SCENARIOS, replicates=5, participants=200, peer_participants=40)
-    print(*tabulate_scenarios(table), sep="\n")
+    for row in table:
+        print(f"{row['data']}, {row['critic']}: {row['relative']:.3f} (to oracle {row['to_oracle']:.3f})")
     skewed = skewed_rewards()
     for row in skewed:
         print(row)
