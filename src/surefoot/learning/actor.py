@@ -329,7 +329,7 @@ def _search(problem: _Problem, hard: Array) -> ActorFit:
     if problem.radius is None:
         turn = _is_worth_turning(problem, fit)
         _climb_again(problem, fit, turn if problem.start is None else turn & ~hard, _other_starts)
-    _climb_again(problem, fit, hard, _extra_starts if problem.start is None else _known_start)
+    _climb_again(problem, fit, hard, _extra_starts)
     return fit
 
 
@@ -366,13 +366,10 @@ def _other_starts(problem: _Problem) -> list[Array]:
     return [problem.scale_to(directions[name], size**2) for name, size in OTHER_STARTS]
 
 
-def _known_start(problem: _Problem) -> list[Array]:
-    """The policy of a fit to similar decision points: it was the best of many starts there."""
-    return [problem.start if problem.radius is None else problem.scale_to(problem.start, problem.radius)]
-
-
 def _extra_starts(problem: _Problem) -> list[Array]:
-    """The best of many fixed directions."""
+    """The policy of a fit to similar decision points, the best of many starts there, or else of many fixed directions."""
+    if problem.start is not None:
+        return [problem.start if problem.radius is None else problem.scale_to(problem.start, problem.radius)]
     direction = problem.direction
     xp = array_namespace(direction)
     rng = np.random.default_rng(0)  # The same directions for everyone, always: a search grid, not chance.

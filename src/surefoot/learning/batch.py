@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
 from surefoot.errors import InputError
-from surefoot.numerics.arrays import NUMPY, Array, Engine, array_namespace
+from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.numerics.parallel import count_threads
-from surefoot.policies.features import critic_features
 
 SHOWN_PEOPLE = 10
 FEW_FEATURES = 24
@@ -64,42 +63,13 @@ class Batch:
             seen = array_namespace(seen).maximum(seen, self.policy_sees)
         return self.state * seen
 
-    @classmethod
-    def from_rows(
-        cls,
-        logs: Trajectories,
-        rows: NDArray[np.int64],
-        *,
-        critic_sees: NDArray[np.float64],
-        policy_sees: NDArray[np.float64],
-        discount: NDArray[np.float64],
-        centre: NDArray[np.float64] | None = None,
-        engine: Engine = NUMPY,
-    ) -> Batch:
-        """Rows of the logs, −1 where padded; `discount` (rows,) and `centre` (rows, actions − 1) are of all rows."""
-        unusable = (rows < 0) | ~logs.usable[rows]
-        # Each variable's values lie side by side, as those of the features do.
-        state = np.empty((len(rows), len(logs.state_names), rows.shape[1]))
-        for j in range(state.shape[1]):
-            state[:, j, :] = np.where(unusable, 0.0, logs.state[:, j].take(rows))
-        states = engine.to_device(np.swapaxes(state, 1, 2))
-        action = engine.to_device(np.where(unusable, 0, logs.action.take(rows)))
-        sees = engine.to_device(critic_sees)
-        probabilities = None
-        if centre is not None:
-            probabilities = engine.to_device(np.where(unusable[..., None], 0.0, centre[rows]))
-        return cls(
-            features=critic_features(states * sees, action, logs.actions, probabilities),
-            state=states,
-            action=action,
-            reward=engine.to_device(np.where(unusable, 0.0, logs.reward.take(rows))),
-            weights=engine.to_device(np.where(unusable, 0.0, discount[rows])),
-            actions=logs.actions,
-            critic_sees=sees,
-            policy_sees=engine.to_device(policy_sees),
-            names=(logs.state_names, logs.action_names),
-            centre=probabilities,
-        )
+
+def gather_rows(values: NDArray[np.float64], rows: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(people, decision points, variables), each variable's values side by side in memory, 0 where not known."""
+    gathered = np.empty((len(rows), values.shape[1], rows.shape[1]))
+    for j in range(values.shape[1]):
+        gathered[:, j, :] = np.where(known, values[:, j].take(rows), 0.0)
+    return np.swapaxes(gathered, 1, 2)
 
 
 def choose_block_cells(logs: Trajectories) -> int:

@@ -18,7 +18,7 @@ from surefoot.data.frames import make_frame
 from surefoot.data.mean_weights import find_weight_problem
 from surefoot.data.trajectories import Trajectories, join_logs
 from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
-from surefoot.learning.batch import Batch, Learnable, choose_block_cells, discount_rows, find_troubles
+from surefoot.learning.batch import Batch, Learnable, choose_block_cells, discount_rows, find_troubles, gather_rows
 from surefoot.learning.critics import CRITICS, Critic, Ridge
 from surefoot.learning.critics.regressor import make_critic
 from surefoot.learning.filters import FILTERS, Filter, clean
@@ -33,6 +33,7 @@ from surefoot.learning.pooling.mixed_effects import Posterior
 from surefoot.learning.rules import RULE_LEARNERS, Actor, CriticResult, RuleLearner
 from surefoot.numerics.arrays import NUMPY, Array, Engine, find_engine, keep_freed_memory
 from surefoot.numerics.parallel import map_threads
+from surefoot.policies.features import critic_features
 from surefoot.policies.policies import KnownTraining, Policies
 from surefoot.policies.rules import DecisionRule
 from surefoot.registry import Registry
@@ -422,14 +423,22 @@ class Method:
         engine: Engine = NUMPY,
     ) -> Batch:
         """Rows of the logs, −1 where padded, as this method sees them."""
-        critic_sees, policy_sees = self.list_seen(logs.state_names)
-        return Batch.from_rows(
-            *(logs, rows),
+        critic_sees, policy_sees = (engine.to_device(seen) for seen in self.list_seen(logs.state_names))
+        known = (rows >= 0) & logs.usable[rows]
+        state = engine.to_device(gather_rows(logs.state, rows, known))
+        action = engine.to_device(np.where(known, logs.action.take(rows), 0))
+        probabilities = None if centre is None else engine.to_device(gather_rows(centre, rows, known))
+        return Batch(
+            features=critic_features(state * critic_sees, action, logs.actions, probabilities),
+            state=state,
+            action=action,
+            reward=engine.to_device(np.where(known, logs.reward.take(rows), 0.0)),
+            weights=engine.to_device(np.where(known, discount[rows], 0.0)),
+            actions=logs.actions,
             critic_sees=critic_sees,
             policy_sees=policy_sees,
-            discount=discount,
-            centre=centre,
-            engine=engine,
+            names=(logs.state_names, logs.action_names),
+            centre=probabilities,
         )
 
     def make_horizon_task(self, logs: Trajectories, discount: NDArray[np.float64], engine: Engine) -> HorizonTask:

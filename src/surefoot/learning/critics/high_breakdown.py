@@ -93,7 +93,13 @@ def fit_trimmed(joined: Array, arm: Array) -> Array:
     where two fifths of the arm are displaced, one of these lies in the midst of the others.
     """
     xp = array_namespace(joined)
-    absolute = _fit_absolute(joined, arm)
+    # Least absolute deviations, nearly: least squares weighted anew a few times.
+    centre = median(joined[:, 0, :], arm)
+    absolute = joined[:, 0, :] - xp.where(xp.isfinite(centre), centre, 0.0)[:, None]
+    typical = median(xp.abs(absolute), arm)
+    least = xp.where(xp.isfinite(typical) & (typical > 0), 1e-3 * typical, 1.0)[:, None]
+    for _ in range(ABSOLUTE_STEPS):
+        absolute = fit_residuals(joined, xp.astype(arm, joined.dtype) / xp.maximum(xp.abs(absolute), least))
     low, high = (xp.where(xp.isfinite(quartile), quartile, 0.0) for quartile in quantiles(absolute, arm, (0.25, 0.75)))
     left = absolute - xp.stack([xp.zeros_like(low), low, high])[..., None]
     smallest = SmallestHalf.of_present(arm, joined.shape[1] - 1, joined.dtype)
@@ -103,19 +109,6 @@ def fit_trimmed(joined: Array, arm: Array) -> Array:
         halves = smallest.choose(xp.abs(left))
     best = xp.argmin(sum_squares(left * xp.astype(halves, left.dtype)), axis=0)
     return concentrate(joined, smallest, halves[best, xp.arange(arm.shape[0], device=device(joined))])
-
-
-def _fit_absolute(joined: Array, arm: Array) -> Array:
-    """Residuals from least absolute deviations, nearly: least squares weighted anew a few times."""
-    xp = array_namespace(joined)
-    centre = median(joined[:, 0, :], arm)
-    residuals = joined[:, 0, :] - xp.where(xp.isfinite(centre), centre, 0.0)[:, None]
-    typical = median(xp.abs(residuals), arm)
-    least = xp.where(xp.isfinite(typical) & (typical > 0), 1e-3 * typical, 1.0)[:, None]
-    counts = xp.astype(arm, joined.dtype)
-    for _ in range(ABSOLUTE_STEPS):
-        residuals = fit_residuals(joined, counts / xp.maximum(xp.abs(residuals), least))
-    return residuals
 
 
 def concentrate(joined: Array, smallest: SmallestHalf, half: Array) -> Array:

@@ -112,13 +112,8 @@ def _concentrate(joined: Array, present: Array) -> Array:
         halves = smallest.choose(_distances(joined, *_shapes(joined, halves)))
     value = xp.reshape(_shapes(joined, halves)[1].log_determinant(), halves.shape[:2])
     best = xp.argmin(value, axis=0)
-    return _settle(joined, smallest, halves[best, xp.arange(z.shape[0], device=device(z))])
-
-
-def _settle(joined: Array, smallest: SmallestHalf, half: Array) -> Array:
-    """Further concentration steps; whose half stays as it is costs no more time."""
-    xp = array_namespace(joined)
-    halves = half
+    half = best_half = halves[best, xp.arange(z.shape[0], device=device(z))]
+    # Further steps from there; whose half stays as it is costs no more time.
     moving = xp.arange(half.shape[0], device=device(joined))
     for _ in range(CONCENTRATION_STEPS):
         after = smallest.choose(_distances(joined, *_shapes(joined, half[None, ...])))[0]
@@ -128,8 +123,8 @@ def _settle(joined: Array, smallest: SmallestHalf, half: Array) -> Array:
         moving = moving[changed]
         joined = take_people(joined, changed)
         smallest = smallest.of(changed)
-        halves[moving] = half = after[changed]
-    return halves
+        best_half[moving] = half = after[changed]
+    return best_half
 
 
 def _together(joined: Array, present: Array, included: Array) -> Array:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.derived_states import DayBoundary, count_days, count_moments
 from surefoot.data.trajectories import Trajectories
-from surefoot.learning.batch import Batch, choose_block_cells
+from surefoot.learning.batch import Batch, choose_block_cells, gather_rows
 from surefoot.learning.critics import Critic
 from surefoot.learning.penalties import PenaltyUnits, PlacedPrior
 from surefoot.learning.pooling import Block, Pooling, make_pooling
@@ -177,16 +177,16 @@ class HorizonTask:
         engine = self.engine
         inside = rows >= 0
         after = np.where(inside, self.following[rows], -1)
-        state = engine.to_device(_gather_rows(self.seen_state, rows, inside & self.present[rows]))
+        state = engine.to_device(gather_rows(self.seen_state, rows, inside & self.present[rows]))
         action = engine.to_device(np.where(inside, logs.action[rows], 0))
-        centre = None if self.centre is None else engine.to_device(_gather_rows(self.centre, rows, inside))
+        centre = None if self.centre is None else engine.to_device(gather_rows(self.centre, rows, inside))
         features = critic_features(state, action, logs.actions, centre)
         if self.nuisances.shape[1]:
             nuisances = engine.to_device(np.where(inside[..., None], self.nuisances[rows], 0.0))
             features = array_namespace(features).concat([features, nuisances], axis=-1)
         reward = logs.reward[rows]
         reward = engine.to_device(np.where(inside & ~np.isnan(reward), reward, 0.0))
-        return features, reward[..., None], engine.to_device(_gather_rows(self.seen_state, after, after >= 0))
+        return features, reward[..., None], engine.to_device(gather_rows(self.seen_state, after, after >= 0))
 
     def moments(self, *weights: Floats) -> list[Moments]:
         """Of every participant, on the features: of the reward and, with a second array, of the next state.
@@ -249,7 +249,7 @@ class HorizonTask:
             fits, rows = block
             present = (rows >= 0) & self.present[rows]
             usable = present & logs.usable[rows]
-            state = engine.to_device(_gather_rows(states, rows, present)) * seen
+            state = engine.to_device(gather_rows(states, rows, present)) * seen
             action = engine.to_device(np.where(usable, logs.action[rows], 0))
             reward = engine.to_device(np.where(usable, rewards[rows], 0.0))
             row_weights = engine.to_device(usable * self.discount[rows])
@@ -303,14 +303,6 @@ class HorizonTask:
             )
             posteriors.append(posterior if walk is None else fit_random_walk(posterior, walk, response))
         return tuple(posteriors)
-
-
-def _gather_rows(values: Floats, rows: NDArray[np.int64], known: NDArray[np.bool_]) -> Floats:
-    """(people, decision points, variables), each variable's values side by side in memory, 0 where not known."""
-    gathered = np.empty((len(rows), values.shape[1], rows.shape[1]))
-    for j in range(values.shape[1]):
-        gathered[:, j, :] = np.where(known, values[:, j][rows], 0.0)
-    return np.swapaxes(gathered, 1, 2)
 
 
 def centre_people(logs: Trajectories) -> tuple[Floats, Floats]:
