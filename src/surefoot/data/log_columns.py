@@ -201,12 +201,7 @@ class LogColumn:
         return cells
 
     def _cast(
-        self,
-        cells: pa.Array,
-        kind: pa.DataType,
-        problem: str,
-        remedy: str,
-        habits: Mapping[str, tuple[str, str]] | None = None,
+        self, cells: pa.Array, kind: pa.DataType, problem: str, remedy: str, habits: Mapping[str, tuple[str, str]]
     ) -> pa.Array:
         """Cast the cells, and report those that cannot be cast; a habit of the file is one mistake in however many rows."""
         for _ in range(MOST_SHOWN):
@@ -214,13 +209,9 @@ class LogColumn:
             if row is None:
                 return cells.cast(kind)
             text = cells[row].as_py()
-            wrong = pc.equal(cells, text)
-            reason = problem
-            advice = remedy
-            for pattern in (pattern for pattern in habits or () if re.match(pattern, text)):
-                wrong = pc.match_substring_regex(cells, pattern)
-                reason, advice = (habits or {})[pattern]
-                break
+            habit = next((pattern for pattern in habits if re.match(pattern, text)), None)
+            wrong = pc.equal(cells, text) if habit is None else pc.match_substring_regex(cells, habit)
+            reason, advice = (problem, remedy) if habit is None else habits[habit]
             self.report(find_true(wrong), f"'{text}' {reason}", advice.format(column=self.name, text=text))
             cells = pc.if_else(pc.fill_null(wrong, False), pa.scalar(None, cells.type), cells)
         if first_failure(cells, kind) is not None:
@@ -303,14 +294,13 @@ class LogColumn:
         self._require_cells()
         if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or self.cells.type in TEXT_TYPES):
             self._refuse_type("; a participant's id is a whole number or text")
-        # NumPy's text ends at zero characters: two participants would become one.
-        row = (
-            next(iter(find_true(pc.match_substring(cells, "\0"))), None)
-            if self.cells.type in TEXT_TYPES
-            else first_failure(cells, pa.int64())
-        )
-        if row is not None:
-            self.report([row], f"{cells[int(row)].as_py()!r} is not a participant's id", "ids are whole numbers or text")
+        if cells.type in TEXT_TYPES:
+            # NumPy's text ends at zero characters: two participants would become one.
+            wrong = find_true(pc.match_substring(cells, "\0")).tolist()
+        else:
+            wrong = [row for row in (first_failure(cells, pa.int64()),) if row is not None]
+        if wrong:
+            self.report(wrong, f"{cells[wrong[0]].as_py()!r} is not a participant's id", "ids are whole numbers or text")
             self.problems.stop()
         encoded = (cells if self.cells.type in TEXT_TYPES else cells.cast(pa.int64())).dictionary_encode()
         distinct = np.asarray(encoded.dictionary.to_pylist(), dtype=np.str_ if self.cells.type in TEXT_TYPES else np.int64)
@@ -343,7 +333,7 @@ class LogColumn:
         cells = self.cells
         if first_failure(cells.slice(0, 1), pa.float64()) is None:
             problem = "is not a number, unlike the times before it"
-            self._cast(cells, pa.float64(), problem, "write all times as numbers, or all in ISO 8601")
+            self._cast(cells, pa.float64(), problem, "write all times as numbers, or all in ISO 8601", {})
             self.problems.raise_any(self.name)
             raise InputError(
                 f"column '{self.name}': times are text; convert them to numbers or to ISO 8601", column=self.name

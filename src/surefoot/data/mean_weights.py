@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import permutations
-from math import isnan, sqrt
+from math import isnan
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.trajectories import READINGS, Trajectories
 from surefoot.errors import InputError
 
+READINGS = {"action taken": "the action taken", "sending": "sending"}
+"""What a column of probabilities can be of, in the study file and in words."""
 SURE = 5.0
 """A mean weight this many standard errors from 1 is not chance."""
 FITS = 3.0
@@ -55,23 +56,7 @@ class MeanWeights:
     column: str
 
     @classmethod
-    def of(cls, logs: Trajectories) -> MeanWeights | None:
-        """From logs; None if they hold no probabilities."""
-        rows = np.flatnonzero(logs.available & ~np.isnan(logs.probability))
-        if not rows.size:
-            return None
-        action = logs.action[rows]
-        return cls.of_rows(
-            action,
-            spread_probabilities(action, logs.probability[rows], logs.actions),
-            logs.participant_index[rows],
-            actions=logs.action_names,
-            given=logs.names.probability_of,
-            column=logs.names.probability,
-        )
-
-    @classmethod
-    def of_rows(
+    def of(
         cls,
         action: NDArray[np.int64],
         probabilities: NDArray[np.float64],
@@ -193,32 +178,6 @@ def _sum_weights(
     return np.array([len(taken), (lengths > 0).sum(), weight.sum(), variance, *products, expected, unknown.sum()], float)
 
 
-def find_weight_problem(logs: Trajectories) -> str | None:
-    """Why the probabilities in logs cannot be what they are said to be, and the likely remedy; None if they may be."""
-    if logs.actions == 2:
-        # Every fit asks this: the variance that the probabilities imply is quick, and the spread between people can only
-        # bring a mean weight nearer to 1.
-        drawn = logs.available & (logs.probability < 1)
-        taken = np.maximum(logs.probability[drawn], LEAST_PROBABILITY)
-        treated = logs.action[drawn] > 0
-        inverse = 1 / taken
-        odds = taken / (1 - taken)
-        if not any(
-            abs(inverse @ chosen - len(taken)) > SURE * sqrt((inverse - 1) @ chosen + odds @ ~chosen)
-            for chosen in (treated, ~treated)
-        ):
-            return None
-    weights = MeanWeights.of(logs)
-    return None if weights is None else weights.problem()
-
-
-def check_probabilities(logs: Trajectories) -> None:
-    """Refuse logs whose probabilities cannot be those of the actions taken."""
-    problem = find_weight_problem(logs)
-    if problem is not None:
-        raise InputError(problem, column=logs.names.probability)
-
-
 def spread_probabilities(action: NDArray[np.int64], taken: NDArray[np.float64], actions: int) -> NDArray[np.float64]:
     """(rows, actions): every action's probability, NaN where the log does not say it; `taken` is that of the action."""
     rows = np.arange(len(action))
@@ -233,3 +192,23 @@ def spread_probabilities(action: NDArray[np.int64], taken: NDArray[np.float64], 
                 probabilities[:, code] = of_action[0]
     probabilities[rows, action] = taken
     return probabilities
+
+
+def require_reading(
+    action: NDArray[np.int64], logged: NDArray[np.float64], *, actions: tuple[str, ...], column: str
+) -> None:
+    """Refuse probabilities of unknown meaning, unless both meanings give the same numbers.
+
+    There is no default, because either one is wrong for many logs, and estimates are then wrong without a sign of it.
+    """
+    problem = f"column '{column}': nothing says what it is the probability of; write probability_of='action taken'"
+    if len(actions) > 2:
+        raise InputError(f"{problem} (with several treatments one column can be nothing else)", column=column)
+    known = (logged >= 0) & (logged <= 1)
+    if (np.abs(logged[known & (action == 0)] - 0.5) < 1e-9).all():
+        return
+    probabilities = spread_probabilities(action[known], logged[known], 2)
+    people = np.zeros(len(probabilities), dtype=np.int64)
+    weights = MeanWeights.of(action[known], probabilities, people, actions=actions, given="action taken", column=column)
+    hints = "; ".join(f"with '{reading}' they are {weights.describe(reading)}" for reading in weights.sums)
+    raise InputError(f"{problem} or probability_of='sending' (mean weights must be 1: {hints})", column=column)

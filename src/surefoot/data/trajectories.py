@@ -15,6 +15,7 @@ from surefoot.data.column_kinds import KINDS, Category, ColumnSummary, Number, S
 from surefoot.data.frames import arrow_table, find_positions, make_frame
 from surefoot.data.log_columns import PLAIN, FileSettings, LogColumn, Problems
 from surefoot.data.log_table import ColumnNames, LogFile, LogLayout, LogTable, list_files, name_file
+from surefoot.data.mean_weights import LEAST_PROBABILITY, READINGS, SURE, MeanWeights, require_reading, spread_probabilities
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability, warn_of_doubts
 from surefoot.errors import InputError, did_you_mean
 
@@ -26,8 +27,6 @@ BLOCK_CELLS = 2**17
 MANY_ROWS = 10
 """More rows than that, if they are a large share too, are not slips of single rows."""
 SHOWN_POINTS = 3
-READINGS = {"action taken": "the action taken", "sending": "sending"}
-"""What a column of probabilities can be of, in the study file and in words."""
 COLUMNS = ("time", "state", "available", "action", "probability", "reward")
 """What every decision point has."""
 Blocks = Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -337,6 +336,45 @@ class Trajectories:
                 raise InputError(f"{name} must be finite or missing and of shape {old.shape}", column=name)
         return replace(self, state=state, reward=reward, sorted_rows=self.order)
 
+    def mean_weights(self) -> MeanWeights | None:
+        """The mean weight of every action, which must be 1; None without probabilities."""
+        rows = np.flatnonzero(self.available & ~np.isnan(self.probability))
+        if not rows.size:
+            return None
+        action = self.action[rows]
+        return MeanWeights.of(
+            action,
+            spread_probabilities(action, self.probability[rows], self.actions),
+            self.participant_index[rows],
+            actions=self.action_names,
+            given=self.names.probability_of,
+            column=self.names.probability,
+        )
+
+    def find_weight_problem(self) -> str | None:
+        """Why the probabilities cannot be what they are said to be, and the likely remedy; None if they may be."""
+        if self.actions == 2:
+            # Every fit asks this: the variance that the probabilities imply is quick, and the spread between people can
+            # only bring a mean weight nearer to 1.
+            drawn = self.available & (self.probability < 1)
+            taken = np.maximum(self.probability[drawn], LEAST_PROBABILITY)
+            treated = self.action[drawn] > 0
+            inverse = 1 / taken
+            odds = taken / (1 - taken)
+            if not any(
+                abs(inverse @ chosen - len(taken)) > SURE * np.sqrt((inverse - 1) @ chosen + odds @ ~chosen)
+                for chosen in (treated, ~treated)
+            ):
+                return None
+        weights = self.mean_weights()
+        return None if weights is None else weights.problem()
+
+    def check_probabilities(self) -> None:
+        """Refuse probabilities that cannot be those of the actions taken."""
+        problem = self.find_weight_problem()
+        if problem is not None:
+            raise InputError(problem, column=self.names.probability)
+
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per decision point, in the order they came: a frame of the library that the data came from."""
         names = self.names
@@ -378,33 +416,6 @@ def name_actions(actions: int | Sequence[str]) -> tuple[str, ...]:
     if isinstance(actions, str) or len(names) < 2 or len(set(names)) < len(names):
         raise InputError(f"actions must be a number of at least 2, or at least two different names; got {actions!r}")
     return names
-
-
-def require_reading(
-    action: NDArray[np.int64], logged: NDArray[np.float64], *, actions: tuple[str, ...], column: str
-) -> None:
-    """Refuse probabilities of unknown meaning, unless both meanings give the same numbers.
-
-    There is no default, because either one is wrong for many logs, and estimates are then wrong without a sign of it.
-    """
-    problem = f"column '{column}': nothing says what it is the probability of; write probability_of='action taken'"
-    if len(actions) > 2:
-        raise InputError(f"{problem} (with several treatments one column can be nothing else)", column=column)
-    known = ~np.isnan(logged)
-    if (np.abs(logged[known & (action == 0)] - 0.5) < 1e-9).all():
-        return
-    hints = []
-    for reading in READINGS:
-        taken = logged if reading == "action taken" else np.where(action == 0, 1 - logged, logged)
-        rows = known & (taken > 1e-100) & (taken <= 1)  # The weights of smaller ones would overflow.
-        means = []
-        for code, name in enumerate(actions):
-            # An action is possible unless the other one had probability 1.
-            possible = rows & ((action == code) | (taken < 1))
-            if possible.any():
-                means.append(f"{name} {(1 / taken[rows & (action == code)]).sum() / possible.sum():.2f}")
-        hints.append(f"with '{reading}' they are {', '.join(means)}")
-    raise InputError(f"{problem} or probability_of='sending' (mean weights must be 1: {'; '.join(hints)})", column=column)
 
 
 def take_probability(

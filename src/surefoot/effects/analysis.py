@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from surefoot.data.frames import arrow_table
 from surefoot.data.log_columns import NO, TEXT_TYPES, LogColumn, Place, Problems, frame_row
 from surefoot.data.log_table import ColumnNames, LogLayout, LogTable, UnnamedAvailability
-from surefoot.data.mean_weights import MeanWeights, spread_probabilities
+from surefoot.data.mean_weights import READINGS, MeanWeights, require_reading, spread_probabilities
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
-from surefoot.data.trajectories import READINGS, Trajectories, require_reading
+from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.inference.balance import FALSE_ALARMS, find_imbalances
 from surefoot.study.log_description import Reward
@@ -525,7 +525,7 @@ def check_randomisation(batch: ExcursionBatch) -> None:
     reading = batch.analysis.probability_of or "sending"
     names = batch.action_names
     probabilities = drawn.probabilities
-    weights = MeanWeights.of_rows(drawn.action, probabilities.T, drawn.person, actions=names, given=reading, column=column)
+    weights = MeanWeights.of(drawn.action, probabilities.T, drawn.person, actions=names, given=reading, column=column)
     problem = weights.problem()
     if problem is not None:
         raise InputError(problem, column=column)

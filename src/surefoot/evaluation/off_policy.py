@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.derived_states import DayBoundary
-from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.evaluation.estimators import ESTIMATORS, Estimator, JudgedPolicy, Scores, find_estimator
@@ -364,7 +363,7 @@ def _find_rows(logs: Trajectories) -> Codes:
             column=logs.names.probability,
             participant=participant,
         )
-    check_probabilities(logs)
+    logs.check_probabilities()
     return rows
 
 

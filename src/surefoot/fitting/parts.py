@@ -143,7 +143,7 @@ def summarise_part(
     logs = read.logs
     available = logs.available
     missing = {name: np.isnan(logs.state[available, j]) for j, name in enumerate(logs.state_names)}
-    mean_weights = MeanWeights.of(logs)
+    mean_weights = logs.mean_weights()
     fitted = None if method is None else method.fitted_
     return {
         "people": len(logs.participants),

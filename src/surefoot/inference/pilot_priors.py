@@ -11,7 +11,6 @@ import warnings
 
 import numpy as np
 
-from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.inference.sandwich import compute_influences
@@ -47,7 +46,7 @@ def estimate_prior(pilot: Trajectories, method: Method | None = None) -> dict[st
     >>> sorted(estimate_prior(pilot))[:3]
     ['engagement', 'fatigue', 'intercept']
     """
-    check_probabilities(pilot)
+    pilot.check_probabilities()
     parameters = {} if method is None else method.get_params(deep=False)
     parameters |= {"rule": PosteriorSampler(), "horizon": Immediate()}
     with warnings.catch_warnings():

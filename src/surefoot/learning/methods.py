@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.data.frames import make_frame
-from surefoot.data.mean_weights import find_weight_problem
 from surefoot.data.trajectories import Trajectories, join_logs
 from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
 from surefoot.learning.batch import Batch, Learnable, choose_block_cells, discount_rows, find_troubles, gather_rows
@@ -266,7 +265,7 @@ class Method:
         if not isinstance(logs, Trajectories):
             raise InputError(f"fit takes Trajectories, not {type(logs).__name__}; make them with Trajectories.from_frame")
         Learnable.of_logs(logs).require(logs.names.reward)
-        problem = find_weight_problem(logs)
+        problem = logs.find_weight_problem()
         if problem is not None and self.centre_actions:
             raise InputError(problem, column=logs.names.probability)
         if problem is not None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.mean_weights import MeanWeights, spread_probabilities
+from surefoot.data.mean_weights import spread_probabilities
 from surefoot.errors import InputError
 from surefoot.inference.balance import Imbalance, find_imbalances
 from surefoot.log_checks.check import Check
@@ -33,7 +33,7 @@ STATE_REMEDY = (
 
 def check_mean_weights(read: StudyLogs, study: Study | None) -> Check:
     """Where action a is drawn with probability p(a), the mean of 1{A = a} / p(a) is 1."""
-    weights = MeanWeights.of(read.logs)
+    weights = read.logs.mean_weights()
     if weights is None:
         return Check("probabilities", "fine", "the logs hold no probabilities")
     problem = weights.find_reason()
@@ -59,7 +59,7 @@ def check_balance(read: StudyLogs, study: Study | None) -> Check:
     drawn = np.flatnonzero(logs.available & ~np.isnan(logs.probability) & (logs.probability < 1))
     if not drawn.size:
         return Check("balance", "fine", "no action was drawn with a known probability")
-    weights = MeanWeights.of(logs)
+    weights = logs.mean_weights()
     if weights is not None and weights.find_reason() is not None and weights.fitting_reading is not None:
         return Check("balance", "fine", "balance cannot be judged while the probabilities are read as something else")
     position = np.empty(len(logs))

@@ -13,7 +13,6 @@ from scipy.special import ndtr, ndtri
 
 from surefoot.data.derived_states import DAY_SECONDS, count_moments
 from surefoot.data.log_columns import Problems
-from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.study import Study, StudyLogs
@@ -204,7 +203,7 @@ def _check_pilot(rows: Trajectories, outcome: Floats) -> None:
             f"the pilot sent something {happened} available decision point, so it does not show the effect of sending; "
             f"include decision points of both kinds, or {NO_PILOT}"
         )
-    check_probabilities(rows)
+    rows.check_probabilities()
 
 
 def _count_points(rows: Trajectories, study: Study) -> int:

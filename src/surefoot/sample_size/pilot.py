@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.mean_weights import check_probabilities
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, ratio_interval, sum_by_participant
@@ -96,7 +95,7 @@ def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: b
         raise InputError("the pilot's randomisation probabilities are missing; log them, or state actions.probabilities")
     treated = logs.action > 0
     _check_rows(logs, rows, treated)
-    check_probabilities(logs)
+    logs.check_probabilities()
     if binary:
         if not np.isin(logs.reward[rows], (0.0, 1.0)).all():
             raise InputError("the pilot's outcome is not 0 or 1 everywhere; choose a continuous outcome")

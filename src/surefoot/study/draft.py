@@ -12,8 +12,7 @@ from surefoot.data.column_kinds import ColumnSummary, VariableKind, YesNo, quote
 from surefoot.data.file_detection import detect_settings, detect_time_format
 from surefoot.data.log_columns import MISSING_ANSWERS, PLAIN, FileSettings, spell
 from surefoot.data.log_table import LogFile, LogTable, list_files, name_file
-from surefoot.data.mean_weights import FITS, SURE, MeanWeights
-from surefoot.data.trajectories import READINGS
+from surefoot.data.mean_weights import FITS, READINGS, SURE, MeanWeights
 from surefoot.errors import InputError
 from surefoot.study.column_guesses import ActionGuess, ColumnGuesses, list_codes
 from surefoot.study.log_reader import log_layout, parse_logs
@@ -64,7 +63,7 @@ def draft_study(path: Path, **roles: str | None) -> StudyDraft:
 
 def _weigh(study: Study, rows: LogTable, **changes: Any) -> MeanWeights | None:
     """The mean weights of the logs, which need no screened values."""
-    return MeanWeights.of(parse_logs(study.model_copy(update={**changes, "screen": None}), rows).logs)
+    return parse_logs(study.model_copy(update={**changes, "screen": None}), rows).logs.mean_weights()
 
 
 def _choose_order(study: Study, rows: LogTable, guess: ActionGuess) -> tuple[ActionGuess, list[str]]:
