@@ -2,6 +2,6 @@
 
 # Each of these adds its pages to the router.
 from surefoot.service.dashboard import participant_pages, policy_pages, trial_pages
-from surefoot.service.dashboard.access import router
+from surefoot.service.dashboard.pages import router
 
 __all__ = ["participant_pages", "policy_pages", "router", "trial_pages"]

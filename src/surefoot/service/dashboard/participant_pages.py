@@ -18,21 +18,7 @@ from markupsafe import Markup
 
 from surefoot.screening.not_worn import NotWorn
 from surefoot.service.api.routes import Change, export_file, export_study
-from surefoot.service.dashboard.access import (
-    MOMENTS,
-    Actor,
-    Before,
-    By,
-    Download,
-    Fields,
-    Reader,
-    ShortText,
-    TeamMember,
-    go_to,
-    read_reason,
-    router,
-    send_csv,
-)
+from surefoot.service.dashboard import pages
 from surefoot.service.dashboard.charts import LINE, POINT, TEXT, draw_lines, make_svg, write_share
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions, outcomes, participant_events, participants
@@ -350,20 +336,24 @@ def _count_points(trial: Trial, at: datetime, edges: list[datetime], moment: str
     return counts
 
 
-@router.get("/participants")
-def participants_page(viewer: TeamMember, search: ShortText = "", download: Download = "") -> Response:
+@pages.router.get("/participants")
+def participants_page(viewer: pages.TeamMember, search: pages.ShortText = "", download: pages.Download = "") -> Response:
     """Everybody, or whose pseudonym holds the text searched for; the longest silent first."""
     at = clock.now()
     everybody = list_participants(viewer.trial, at)
     people = [person for person in everybody if search.strip().lower() in person["id"].lower()]
     if download:
-        return send_csv(viewer, "participants", PARTICIPANT_COLUMNS, people)
+        return pages.send_csv(viewer, "participants", PARTICIPANT_COLUMNS, people)
     return viewer.page("participants", people=people, search=search, everybody=len(everybody))
 
 
-@router.get("/participants/{participant_id}")
+@pages.router.get("/participants/{participant_id}")
 def participant_page(
-    participant_id: str, viewer: TeamMember, before: Before = None, by: By = "decided", download: Download = ""
+    participant_id: str,
+    viewer: pages.TeamMember,
+    before: pages.Before = None,
+    by: pages.By = "decided",
+    download: pages.Download = "",
 ) -> Response:
     """One participant: timeline and decision points."""
     trial = viewer.trial
@@ -371,71 +361,73 @@ def participant_page(
     points = participant["points"]
     if download:
         columns = BLIND_COLUMNS if viewer.is_blind else POINT_COLUMNS
-        return send_csv(viewer, f"participant-{participant_id}", columns, points)
+        return pages.send_csv(viewer, f"participant-{participant_id}", columns, points)
     status = find_status(trial, participant_id)
     return viewer.page(
         "participant",
         participant=participant,
-        timeline=draw_timeline(points, trial.settings.zone, MOMENTS[by]),
+        timeline=draw_timeline(points, trial.settings.zone, pages.MOMENTS[by]),
         by=by,
         paused=status == PAUSED,
         withdrawn=status == WITHDRAWN,
     )
 
 
-@router.post("/participants/{participant_id}/withdraw")
-def withdraw_participant(participant_id: str, viewer: Actor, fields: Fields) -> Response:
+@pages.router.post("/participants/{participant_id}/withdraw")
+def withdraw_participant(participant_id: str, viewer: pages.Actor, fields: pages.Fields) -> Response:
     """A participant leaves, for good; the form asks for the id again, so that no slip of the hand does it."""
     if fields.get("repeated", "").strip() != participant_id:
         raise ApiError(422, "invalid", f"write the participant's id, {participant_id}, to confirm; nothing was changed")
-    withdraw(viewer.trial, participant_id, reason=read_reason(fields), by=viewer.caller.name)
-    return go_to(f"/participants/{participant_id}")
+    withdraw(viewer.trial, participant_id, reason=pages.read_reason(fields), by=viewer.caller.name)
+    return pages.go_to(f"/participants/{participant_id}")
 
 
-@router.post("/participants/{participant_id}/{change}")
-def pause_participant(participant_id: str, change: Change, viewer: Actor, fields: Fields) -> Response:
+@pages.router.post("/participants/{participant_id}/{change}")
+def pause_participant(participant_id: str, change: Change, viewer: pages.Actor, fields: pages.Fields) -> Response:
     """Pause a participant, or go on."""
-    reason = read_reason(fields)
+    reason = pages.read_reason(fields)
     set_pause(viewer.trial, participant_id, paused=change == "pause", reason=reason, by=viewer.caller.name)
-    return go_to(f"/participants/{participant_id}")
+    return pages.go_to(f"/participants/{participant_id}")
 
 
-@router.post("/study/{change}")
-def pause_study(change: Change, viewer: Actor, fields: Fields) -> Response:
+@pages.router.post("/study/{change}")
+def pause_study(change: Change, viewer: pages.Actor, fields: pages.Fields) -> Response:
     """Pause the study, or go on."""
-    set_pause(viewer.trial, None, paused=change == "pause", reason=read_reason(fields), by=viewer.caller.name)
-    return go_to("/")
+    set_pause(viewer.trial, None, paused=change == "pause", reason=pages.read_reason(fields), by=viewer.caller.name)
+    return pages.go_to("/")
 
 
-@router.get("/download/study.toml")
-def download_study(viewer: Reader) -> Response:
+@pages.router.get("/download/study.toml")
+def download_study(viewer: pages.Reader) -> Response:
     """The study that goes with the decisions."""
     return export_study(viewer.trial, viewer.caller.name)
 
 
-@router.get("/download/{name}.{form}")
-def download_export(name: Literal["decisions", "outcomes"], form: Literal["csv", "parquet"], viewer: Reader) -> Response:
+@pages.router.get("/download/{name}.{form}")
+def download_export(
+    name: Literal["decisions", "outcomes"], form: Literal["csv", "parquet"], viewer: pages.Reader
+) -> Response:
     """The export, for those who have no command line."""
     return export_file(viewer.trial, name, form, viewer.caller.name)
 
 
-@router.get("/adherence")
+@pages.router.get("/adherence")
 def adherence_page(
-    viewer: TeamMember,
-    by: By = "decided",
+    viewer: pages.TeamMember,
+    by: pages.By = "decided",
     span: SpanName = "day",
     order: Order = "seen",
-    participant: ShortText = "",
-    download: Download = "",
+    participant: pages.ShortText = "",
+    download: pages.Download = "",
 ) -> Response:
     """How much of what the design has arrived, came back and was worn: of the study or one participant, and of everybody."""
     at = clock.now()
-    view = describe_adherence(viewer.trial, at, span, MOMENTS[by], participant, order)
+    view = describe_adherence(viewer.trial, at, span, pages.MOMENTS[by], participant, order)
     spans = view["spans"]
     if download:
         rows = [*view["people"], *({**row, "label": participant or "everybody"} for row in spans)]
         titles = [TITLES.get(column, column) for column in ADHERENCE_COLUMNS]
-        return send_csv(viewer, "adherence", titles, ([row[column] for column in ADHERENCE_COLUMNS] for row in rows))
+        return pages.send_csv(viewer, "adherence", titles, ([row[column] for column in ADHERENCE_COLUMNS] for row in rows))
     lines = {}
     last_known = []
     for name in SHARES:
@@ -455,11 +447,11 @@ def adherence_page(
     )
 
 
-@router.get("/not-worn")
-def not_worn_page(viewer: TeamMember, download: Download = "") -> Response:
+@pages.router.get("/not-worn")
+def not_worn_page(viewer: pages.TeamMember, download: pages.Download = "") -> Response:
     """Who has not worn the device for two days."""
     at = clock.now()
     people = list_unworn(viewer.trial, at)
     if download:
-        return send_csv(viewer, "not-worn", UNWORN_COLUMNS, people)
+        return pages.send_csv(viewer, "not-worn", UNWORN_COLUMNS, people)
     return viewer.page("wearing", device=names_a_device(viewer.trial), people=people, days=LOOK_BACK.days)

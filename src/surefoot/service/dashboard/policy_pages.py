@@ -15,7 +15,7 @@ from surefoot.data.column_kinds import Cell
 from surefoot.policies.policies import Policies
 from surefoot.service.api.routes import Id
 from surefoot.service.dashboard import charts
-from surefoot.service.dashboard.access import Actor, Before, Download, Fields, Reader, ShortText, go_to, router, send_csv
+from surefoot.service.dashboard.pages import Actor, Before, Download, Fields, Reader, ShortText, go_to, router, send_csv
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_models import ApiError

@@ -10,20 +10,7 @@ from fastapi import Query, Response
 
 from surefoot.service import access, messages
 from surefoot.service.api.routes import Id, export_file
-from surefoot.service.dashboard.access import (
-    MOMENTS,
-    Actor,
-    Admin,
-    Before,
-    BoardMember,
-    By,
-    Download,
-    Reader,
-    Viewer,
-    go_to,
-    router,
-    send_csv,
-)
+from surefoot.service.dashboard import pages
 from surefoot.service.dashboard.charts import draw_limits, draw_lines, draw_stacks, write_share
 from surefoot.service.dashboard.participant_pages import (
     WITH_OUTCOMES,
@@ -101,14 +88,14 @@ def list_alerts(trial: Trial, *, only_open: bool = False, newest: int = 200) -> 
         return connection.execute(chosen).mappings().all()
 
 
-@router.get("/")
-def overview_page(viewer: Reader, by: By = "arrived", download: Download = "") -> Response:
+@pages.router.get("/")
+def overview_page(viewer: pages.Reader, by: pages.By = "arrived", download: pages.Download = "") -> Response:
     """Counts, charts, alerts: the state of the trial."""
     trial = viewer.trial
     at = clock.now()
-    days = count_days(trial, at, by=MOMENTS[by])
+    days = count_days(trial, at, by=pages.MOMENTS[by])
     if download:
-        return send_csv(viewer, f"decisions-by-day-{by}", DAY_COLUMNS, days)
+        return pages.send_csv(viewer, f"decisions-by-day-{by}", DAY_COLUMNS, days)
     limits = (trial.study.probability_limits.minimum, trial.study.probability_limits.maximum)
     people = list_participants(trial, at)
     labels = [f"{day['date']:%d %b}" for day in days]
@@ -139,63 +126,63 @@ def overview_page(viewer: Reader, by: By = "arrived", download: Download = "") -
     )
 
 
-@router.get("/alerts")
-def alerts_page(viewer: Reader, download: Download = "") -> Response:
+@pages.router.get("/alerts")
+def alerts_page(viewer: pages.Reader, download: pages.Download = "") -> Response:
     """Open alerts, then those dealt with, then what was sent about them."""
     listed = list_alerts(viewer.trial)
     if download:
-        return send_csv(viewer, "alerts", ("id", "kind", "raised_at", "closed_at", "message"), listed)
+        return pages.send_csv(viewer, "alerts", ("id", "kind", "raised_at", "closed_at", "message"), listed)
     settings = viewer.trial.settings.alerts
     ways = {"email": ", ".join(settings.email), "webhook": settings.webhook}
     return viewer.page("alerts", alerts=listed, ways=ways, messages=messages.list_messages(viewer.trial))
 
 
-@router.post("/alerts/test")
-def send_test_messages(viewer: Actor) -> Response:
+@pages.router.post("/alerts/test")
+def send_test_messages(viewer: pages.Actor) -> Response:
     """Send a message by every channel; it leaves within seconds, and the page says whether it did."""
     messages.add_test_messages(viewer.trial, clock.now())
-    return go_to("/alerts")
+    return pages.go_to("/alerts")
 
 
-@router.post("/alerts/{alert_id}/close")
-def close(alert_id: Id, viewer: Actor) -> Response:
+@pages.router.post("/alerts/{alert_id}/close")
+def close(alert_id: Id, viewer: pages.Actor) -> Response:
     """Mark an alert as dealt with; closing a closed one changes nothing."""
     close_alert(viewer.trial.database, alert_id, viewer.caller.name)
-    return go_to("/alerts")
+    return pages.go_to("/alerts")
 
 
-@router.get("/safety")
-def safety_page(viewer: BoardMember, download: Download = "") -> Response:
+@pages.router.get("/safety")
+def safety_page(viewer: pages.BoardMember, download: pages.Download = "") -> Response:
     """Counts for a safety board."""
     counts = count_safety(viewer.trial, clock.now())
     if download:
         rows = [(name, "; ".join(value) if isinstance(value, list) else value) for name, value in counts.items()]
-        return send_csv(viewer, "safety", ("count", "found"), rows)
+        return pages.send_csv(viewer, "safety", ("count", "found"), rows)
     return viewer.page("safety", counts=counts)
 
 
-@router.get("/staff")
-def staff_page(viewer: Admin, before: Before = None) -> Response:
+@pages.router.get("/staff")
+def staff_page(viewer: pages.Admin, before: pages.Before = None) -> Response:
     """Who did what, the newest first."""
     database = viewer.trial.database
     return viewer.page("staff", actions=access.list_actions(database, before), keys=access.list_keys(database))
 
 
-@router.get("/staff/staff-actions.csv")
-def download_staff_actions(viewer: Admin) -> Response:
+@pages.router.get("/staff/staff-actions.csv")
+def download_staff_actions(viewer: pages.Admin) -> Response:
     """The staff trail as a file."""
     return export_file(viewer.trial, "staff-actions", "csv", viewer.caller.name)
 
 
-@router.get("/updates")
-def updates_page(viewer: Reader, download: Download = "") -> Response:
+@pages.router.get("/updates")
+def updates_page(viewer: pages.Reader, download: pages.Download = "") -> Response:
     """The newest update in full, the others as a list."""
     newest = updates.list_updates(viewer.trial, 1)
     return _update_page(viewer, newest[0] if newest else None, download)
 
 
-@router.get("/updates/calendar")
-def calendar_page(viewer: Reader, month: Month = "", download: Download = "") -> Response:
+@pages.router.get("/updates/calendar")
+def calendar_page(viewer: pages.Reader, month: Month = "", download: pages.Download = "") -> Response:
     """What became of every night of a month."""
     shown = schedule.find_month(viewer.trial, month, clock.now())
     if download:
@@ -205,23 +192,23 @@ def calendar_page(viewer: Reader, month: Month = "", download: Download = "") ->
             (date, entry.update_id, schedule.WORDS[entry.kind][1], entry.at, entry.started_by, entry.reason)
             for date, entry in nights
         ]
-        return send_csv(viewer, f"updates-{shown.first:%Y-%m}", columns, rows)
+        return pages.send_csv(viewer, f"updates-{shown.first:%Y-%m}", columns, rows)
     return viewer.page("calendar", month=shown, states=schedule.WORDS)
 
 
-@router.get("/updates/{update_id}")
-def update_page(update_id: Id, viewer: Reader, download: Download = "") -> Response:
+@pages.router.get("/updates/{update_id}")
+def update_page(update_id: Id, viewer: pages.Reader, download: pages.Download = "") -> Response:
     """One update."""
     return _update_page(viewer, updates.update_status(viewer.trial, update_id), download)
 
 
-def _update_page(viewer: Viewer, update: dict[str, Any] | None, download: Download) -> Response:
+def _update_page(viewer: pages.Viewer, update: dict[str, Any] | None, download: pages.Download) -> Response:
     listed = updates.list_updates(viewer.trial, UPDATES_SHOWN)
     if download:
         columns = ("id", "created_at", "finished_at", "started_by", "state", "policy_id", "message")
         counted = ("used", "removed")
         rows = [[*(row[name] for name in columns), *map(row["result"].get, counted)] for row in listed]
-        return send_csv(viewer, "updates", (*columns, *counted), rows)
+        return pages.send_csv(viewer, "updates", (*columns, *counted), rows)
     removed = [] if update is None else update["result"].get("removed_rows", [])
     return viewer.page(
         "updates",
@@ -235,11 +222,11 @@ def _update_page(viewer: Viewer, update: dict[str, Any] | None, download: Downlo
     )
 
 
-@router.post("/updates")
-def start_update(viewer: Actor) -> Response:
+@pages.router.post("/updates")
+def start_update(viewer: pages.Actor) -> Response:
     """Fit now, in a process of its own."""
     try:
         update_id = updates.start_update(viewer.trial, viewer.caller.name, by_staff=True)
     except updates.UpdateRunningError as error:
         raise ApiError(409, "update_running", str(error)) from error
-    return go_to(f"/updates/{update_id}")
+    return pages.go_to(f"/updates/{update_id}")

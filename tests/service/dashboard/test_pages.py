@@ -3,7 +3,7 @@ import sqlalchemy as sa
 from starlette.requests import Request
 
 from surefoot.service import access
-from surefoot.service.dashboard.access import find_address
+from surefoot.service.dashboard.pages import find_address
 from surefoot.service.database.schema import alerts
 from surefoot.service.updates import updates
 from tests.service.dashboard.pages import PAGES, sign_in, token
