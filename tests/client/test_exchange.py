@@ -11,7 +11,7 @@ import pytest
 from surefoot import InputError
 from surefoot.client import Client, UnexpectedAnswerError, exchange
 from surefoot.client.exchange import Decision, Outcome
-from surefoot.service.database.decision_record import DecisionReply
+from surefoot.service.database.schema import DecisionReply
 from surefoot.service.trial import api_models
 
 WHEN = datetime(2026, 3, 1, 9, tzinfo=UTC)

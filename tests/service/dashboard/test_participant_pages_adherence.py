@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from surefoot.service.dashboard.participant_pages import describe_adherence
-from surefoot.service.database.decision_record import DecisionReply
+from surefoot.service.database.schema import DecisionReply
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide, record_outcomes
 from surefoot.service.trial.participants import register_participant, withdraw

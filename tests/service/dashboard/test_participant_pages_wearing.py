@@ -8,7 +8,7 @@ import pytest
 from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.dashboard.participant_pages import describe_adherence, list_unworn
-from surefoot.service.database.decision_record import DecisionReply
+from surefoot.service.database.schema import DecisionReply
 from surefoot.service.trial import decisions, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.trial import open_trial

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from surefoot.service.database.clock import VARIABLE
-from surefoot.service.database.decision_record import DecisionReply
+from surefoot.service.database.schema import DecisionReply
 from surefoot.service.trial import alerts, decisions, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.updates import updates

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import sqlalchemy as sa
 
-from surefoot.service.database.decision_record import DecisionReply
+from surefoot.service.database.schema import DecisionReply
 from surefoot.service.trial import decisions, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide

@@ -13,7 +13,7 @@ from surefoot.service.access import record_action
 from surefoot.service.api.requests import PUBLIC, AuthenticatedRoute
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
-from surefoot.service.database.decision_record import DecisionReply
+from surefoot.service.database.schema import DecisionReply
 from surefoot.service.operations.export import EXPORTS, FORMATS, write_study_text
 from surefoot.service.operations.monitoring import write_readiness
 from surefoot.service.trial import api_models, decisions, participants

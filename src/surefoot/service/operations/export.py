@@ -20,8 +20,7 @@ from pyarrow import csv, parquet
 from surefoot.errors import InputError
 from surefoot.learning.pooling import make_pooling
 from surefoot.service.database.clock import now, to_microseconds
-from surefoot.service.database.decision_record import EXPORTED, LISTS
-from surefoot.service.database.schema import activations, decisions, outcomes, policies, staff_actions
+from surefoot.service.database.schema import EXPORTED, LISTS, activations, decisions, outcomes, policies, staff_actions
 from surefoot.service.trial import states
 from surefoot.service.trial.states import count_times
 from surefoot.service.trial.trial import Trial, load_stored_study

@@ -205,9 +205,13 @@ def _run_days(trial: Trial) -> Iterator[dict[str, Any]]:
             answer = {**json.loads(decide(trial, request)), "request": request}
             # Not negative where the study gives no range, so that it has a logarithm and a root.
             value = float(rng.uniform(*limits) if limits else rng.exponential())
-            sent = Outcome(decision_id=answer["decision_id"], proximal_outcome=value, timestamp=request.timestamp)
-            record_outcomes(trial, [sent])
+            _send_outcome(trial, answer, value, request.timestamp)
             yield answer
+
+
+def _send_outcome(trial: Trial, answer: dict[str, Any], value: float, moment: datetime) -> str:
+    sent = Outcome(decision_id=answer["decision_id"], proximal_outcome=value, timestamp=moment)
+    return str(record_outcomes(trial, [sent])[0]["status"])
 
 
 def _make_request(trial: Trial, rng: np.random.Generator, person: str, index: int, moment: datetime) -> DecisionRequest:
@@ -256,10 +260,8 @@ def _check_retries(trial: Trial, _: Answers) -> Observation:
 
 def _check_outcomes(trial: Trial, answers: Answers) -> Observation:
     moment = answers[0]["request"].timestamp
-    statuses = []
-    for observed in (moment, moment, moment - timedelta(days=400)):
-        sent = Outcome(decision_id=answers[0]["decision_id"], proximal_outcome=1.0, timestamp=observed)
-        statuses.append(record_outcomes(trial, [sent])[0]["status"])
+    moments = (moment, moment, moment - timedelta(days=400))
+    statuses = [_send_outcome(trial, answers[0], 1.0, observed) for observed in moments]
     return ", ".join(statuses), statuses == ["recorded", "repeated", "before_decision"]
 
 

@@ -23,9 +23,8 @@ from pydantic import AwareDatetime, TypeAdapter
 from surefoot.errors import InputError
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
-from surefoot.service.database.decision_record import LISTS, make_reply
 from surefoot.service.database.ledger import BEGINNING, EVIDENCE, chain, digest_block
-from surefoot.service.database.schema import ERASABLE, decisions, erasures, ledger, outcomes, studies
+from surefoot.service.database.schema import ERASABLE, LISTS, decisions, erasures, ledger, make_reply, outcomes, studies
 from surefoot.service.trial.states import context_to_state, derive_now
 from surefoot.service.trial.trial import PolicyVersions, load_stored_study, read_draw_secret
 from surefoot.study import Study, TrialSection

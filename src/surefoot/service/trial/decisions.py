@@ -21,8 +21,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from surefoot.service.database import schema
 from surefoot.service.database.clock import now
-from surefoot.service.database.decision_record import DecisionRecord, make_reply, to_json
 from surefoot.service.database.ledger import SALT_BYTES, insert_new_recorded, record
 from surefoot.service.database.schema import activations, decisions, outcomes, participant_events, participants
 from surefoot.service.trial.alerts import raise_alert
@@ -116,8 +116,8 @@ def _draw(
         "probabilities": choice.probabilities,
         "action": action,
     }
-    reply = make_reply(drawn, trial.study.actions.names[action], find_warnings(trial.study, request.context))
-    return DecisionRecord(
+    reply = schema.make_reply(drawn, trial.study.actions.names[action], find_warnings(trial.study, request.context))
+    return schema.DecisionRecord(
         **drawn,
         participant_id=request.participant_id,
         decision_idx=request.decision_idx,
@@ -142,7 +142,7 @@ def _repeat_reply(request: DecisionRequest, stored: Row) -> str | ApiError:
         return str(stored["reply"])
     # A client whose prompt the service stopped had sent availability = true.
     was_available = stored["available"] or (stored["source"] == "unavailable" and stored["fallback_reasons"] != "[]")
-    sent = (request.timestamp, request.availability, to_json(request.reasons), to_json(request.context))
+    sent = (request.timestamp, request.availability, schema.to_json(request.reasons), schema.to_json(request.context))
     if sent == (stored["decided_at"], was_available, stored["availability_reasons"], stored["context"]):
         return str(stored["reply"])
     words = "it was decided for another timestamp, availability or context; a retry repeats the request as it was"

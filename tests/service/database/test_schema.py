@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from surefoot.service.database import decision_record
-from surefoot.service.database.decision_record import EXPORTED, REPLIED, STORED, DecisionReply, make_reply
+from surefoot.service.database import schema
 from surefoot.service.database.ledger import EVIDENCE
-from surefoot.service.database.schema import decisions
+from surefoot.service.database.schema import EXPORTED, REPLIED, STORED, DecisionReply, decisions, make_reply
 
 RECORD = {
     "id": "5f0c",
@@ -35,7 +34,7 @@ RECORD = {
 
 
 def make_row(**changes):
-    return decision_record.DecisionRecord(**{**RECORD, **changes}).to_row()
+    return schema.DecisionRecord(**{**RECORD, **changes}).to_row()
 
 
 def test_fields_are_the_columns_of_the_table():
