@@ -520,21 +520,24 @@ def check_uncertainty(batch: ExcursionBatch, errors: Floats) -> None:
 
 def check_randomisation(batch: ExcursionBatch) -> None:
     """Refuse probabilities that were not used, and moderators or controls that follow the action."""
-    drawn = batch.take(batch.available)
+    rows = np.flatnonzero(batch.available)
+    action = batch.action[rows]
+    person = batch.person[rows]
+    probabilities = batch.probabilities[:, rows]
     column = "', '".join(batch.analysis.probability_columns) or "probability"
     reading = batch.analysis.probability_of or "sending"
     names = batch.action_names
-    probabilities = drawn.probabilities
-    weights = MeanWeights.of(drawn.action, probabilities.T, drawn.person, actions=names, given=reading, column=column)
+    weights = MeanWeights.of(action, probabilities.T, person, actions=names, given=reading, column=column)
     problem = weights.problem()
     if problem is not None:
         raise InputError(problem, column=column)
-    variables = dict(zip((*drawn.control_names, *drawn.moderator_names), (*drawn.controls, *drawn.moderators), strict=True))
+    columns = zip((*batch.control_names, *batch.moderator_names), (*batch.controls, *batch.moderators), strict=True)
+    variables = {name: values[rows] for name, values in columns}
     for code in range(1, len(names)):
         # Where an action's probability is known only when it was taken, the other rows cannot be compared.
         if np.isnan(probabilities[code]).any():
             continue
-        for imbalance in find_imbalances(drawn.action == code, probabilities[code], variables, drawn.person):
+        for imbalance in find_imbalances(action == code, probabilities[code], variables, person):
             if imbalance.is_unsafe:
                 raise InputError(
                     f"'{imbalance.variable}' differs between rows with and without '{names[code]}' more than randomisation "

@@ -315,15 +315,8 @@ def _list_cells(rows: Sequence[EffectRow]) -> list[list[str]]:
     """Lines of a table, without the last column where p-values are not adjusted."""
     lines = []
     for row in rows:
-        numbers = [
-            row.estimate,
-            row.standard_error,
-            row.low,
-            row.high,
-            row.p,
-            *([] if np.isnan(row.p_holm) else [row.p_holm]),
-        ]
-        lines.append([row.label, *(f"{value:.4f}" for value in numbers)])
+        numbers = (row.estimate, row.standard_error, row.low, row.high, row.p, row.p_holm)
+        lines.append([row.label, *(f"{value:.4f}" for value in numbers[: 5 if np.isnan(row.p_holm) else 6])])
     return lines
 
 
@@ -449,13 +442,10 @@ def _list_coefficients(analysis: str, result: EffectResult) -> list[EffectRow]:
 
 
 def _make_rows(analysis: str, contrast: ContrastResults) -> list[EffectRow]:
-    estimates = zip(
-        contrast.names, contrast.effect.tolist(), contrast.sd.tolist(), contrast.conf_int().tolist(), strict=True
-    )
-    tests = zip(contrast.tvalue.tolist(), contrast.pvalue.tolist(), strict=True)
+    numbers = np.column_stack([contrast.effect, contrast.sd, contrast.conf_int(), contrast.tvalue, contrast.pvalue]).tolist()
     return [
         EffectRow(analysis, name, estimate, error, low, high, t, contrast.df_denom, p)
-        for (name, estimate, error, (low, high)), (t, p) in zip(estimates, tests, strict=True)
+        for name, (estimate, error, low, high, t, p) in zip(contrast.names, numbers, strict=True)
     ]
 
 
