@@ -250,7 +250,8 @@ class LogGroups:
     def scan(cls, study: Study, path: Location, run: Run | None = None) -> LogGroups:
         """Hash every file and read the ids in it; `run` has workers scan the files of a folder."""
         # A large Parquet file counts as several, by its row groups.
-        files = [piece for pieces in map_files(_split_file, study_files(study, path)) for piece in pieces]
+        pieces = map_files(lambda file: LogFile(file).split(PART_ROWS), study_files(study, path))
+        files = [file for of_file in pieces for file in of_file]
         layout = log_layout(study)
         plan = cls(study, path, [])
         if len(files) == 1:
@@ -310,10 +311,6 @@ class LogGroups:
             tables.append(self._last[1].select(group.participants))
         with name_file(self.path):
             return parse_logs(self.study, concatenate(tables), usual=self.usual)
-
-
-def _split_file(file: Location) -> list[LogFile]:
-    return LogFile(file).split(PART_ROWS)
 
 
 def _scan_file(
