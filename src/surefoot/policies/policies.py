@@ -21,7 +21,7 @@ from surefoot.data.locations import Location, list_parquet, locate
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.numerics.arrays import list_blocks
-from surefoot.policies.rules import DecisionRule, Fixed, find_rule
+from surefoot.policies.rules import RULES, DecisionRule, Fixed
 from surefoot.version import __version__
 
 FORMAT = "surefoot-policies-1"
@@ -321,7 +321,7 @@ def load(path: str | Location) -> Policies:
             arrays = {name: np.asarray(numbers[name], dtype=np.float64) for name in shapes}
             if any(values.size != prod(shapes[name]) or not np.isfinite(values).all() for name, values in arrays.items()):
                 raise ValueError("its numbers are not complete and finite")
-            return find_rule(header["kind"])(**{name: values.reshape(shapes[name]) for name, values in arrays.items()})
+            return RULES.find(header["kind"])(**{name: values.reshape(shapes[name]) for name, values in arrays.items()})
 
         return Policies(
             participants=None if header["pooled"] else participants,

@@ -45,10 +45,8 @@ class DecisionRule(ABC):
 
     @abstractmethod
     def evaluator(self) -> Evaluator:
-        """A function of states that gives the probability of every action, (*batch) each, in their order.
-
-        A generator computes the last probability only where it is wanted: to draw an action, the others are enough.
-        """
+        """A function of states that gives the probability of every action, (*batch) each, in their order. A generator
+        computes the last probability only where it is wanted: to draw an action, the others are enough."""
 
     @property
     def actions(self) -> int:
@@ -130,7 +128,6 @@ class DecisionRule(ABC):
 
 RULES: Registry[type[DecisionRule]] = Registry("decision rule")
 register_rule = RULES.register
-find_rule = RULES.find
 
 
 def _by_feature(values: Array, axes: int) -> Any:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from manual import dashboard_charts
-from surefoot.policies.rules import RULES, DecisionRule, find_rule
+from surefoot.policies.rules import RULES, DecisionRule
 from surefoot.service import access
 from surefoot.service.dashboard import participant_pages, policy_pages, trial_pages
 from surefoot.service.database import clock
@@ -147,17 +147,17 @@ def test_coefficients_are_shown_with_the_intervals_of_their_update(browser, monk
     assert 'cx="61.57%"' in text
 
 
-@pytest.mark.parametrize("name", [name for name in RULES if find_rule(name).coefficients is DecisionRule.coefficients])
+@pytest.mark.parametrize("name", [name for name in RULES if RULES.find(name).coefficients is DecisionRule.coefficients])
 def test_a_policy_without_coefficients_says_how_it_decides(seeded_browser, monkeypatch, name):
     class Version:
-        policies = SimpleNamespace(rule=find_rule(name), participants=None)
+        policies = SimpleNamespace(rule=RULES.find(name), participants=None)
 
     monkeypatch.setattr(seeded_browser.trial.policies, "get", lambda policy: Version)
     monkeypatch.setattr(policy_pages, "list_estimates", lambda *_: ([], ""))
     sign_in(seeded_browser, "analyst")
     page = html.unescape(seeded_browser.get("/policies/2").text).replace("\N{NO-BREAK SPACE}", " ")
-    assert f"This kind of policy has no coefficients of its own. {find_rule(name).how}" in page
-    others = {find_rule(other).how for other in RULES} - {find_rule(name).how}
+    assert f"This kind of policy has no coefficients of its own. {RULES.find(name).how}" in page
+    others = {RULES.find(other).how for other in RULES} - {RULES.find(name).how}
     assert not any(how in page for how in others)
 
 
