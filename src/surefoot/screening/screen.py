@@ -106,7 +106,7 @@ class Screener:
         for detector in self.detectors:
             if usual is None:
                 patterns[detector.name] = detector.learn(batch)
-            values = batch.values.copy()
+            marked = []
             for detection in detector.find(batch, patterns[detector.name]):
                 flagged = detection.flagged
                 if flagged.any():
@@ -114,8 +114,11 @@ class Screener:
                     column, name, reason = (np.full(np.count_nonzero(flagged), text) for text in texts)
                     flags.append(Flags(batch.rows[flagged], column, name, reason, detection.score[flagged]))
                     if detection.reason not in detector.reported:
-                        values[self.layout.position(detection.column)][flagged] = np.nan
-            batch = replace(batch, values=values)
+                        marked.append((self.layout.position(detection.column), flagged))
+            if marked:
+                batch = replace(batch, values=batch.values.copy())
+                for position, flagged in marked:
+                    batch.values[position][flagged] = np.nan
         return patterns, Flags.join(flags)
 
     def marks(self, flags: Flags) -> Mask:

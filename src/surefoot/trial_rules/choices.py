@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import product
 from math import isfinite, nan
 from typing import Any
 
@@ -62,17 +61,13 @@ NEVER = np.iinfo(np.int64).max
 def find_dose_stop(dose: Dose, prompts: Iterable[datetime], moment: datetime) -> str | None:
     """Why nothing may be sent to a participant now, who was sent something at `prompts`; None when something may."""
     ages = np.array([count_microseconds(moment - sent) for sent in prompts], dtype=np.int64)
-    return describe_limits(dose)[int(find_reached_limits(dose, ages[:, None])[0])]
-
-
-def describe_limits(dose: Dose) -> tuple[str | None, ...]:
-    """Why nothing may be sent, by what `find_reached_limits` finds."""
-    return (
+    reasons = (
         None,
         f"{DOSE}{dose.prompts_per_day} prompts in 24 hours",
         f"{DOSE}{dose.prompts_per_week} prompts in 7 days",
         f"{DOSE}a prompt less than {dose.minimum_gap_minutes:g} minutes ago",
     )
+    return reasons[int(find_reached_limits(dose, ages[:, None])[0])]
 
 
 def find_reached_limits(dose: Dose, ages: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -166,17 +161,11 @@ def find_source(*, available: bool, complete: bool, covered: bool, usable: bool)
     return "policy" if usable else "fallback"
 
 
-_CASES = [
-    dict(zip(("available", "complete", "covered", "usable"), case, strict=True)) for case in product((False, True), repeat=4)
-]
-_TABLE = np.array([SOURCES.index(find_source(**case)) for case in _CASES])
-
-
 def find_sources(*, available: Any, complete: Any, covered: Any, usable: Any) -> NDArray[np.int64]:
     """`find_source` of arrays: places in `SOURCES`."""
-    return np.asarray(
-        _TABLE[8 * np.asarray(available) + 4 * np.asarray(complete) + 2 * np.asarray(covered) + 1 * np.asarray(usable)]
-    )
+    conditions = [np.logical_not(available), np.logical_not(complete), np.logical_not(covered), np.asarray(usable)]
+    sources = [SOURCES.index(name) for name in ("unavailable", "fallback", "warm-up", "policy")]
+    return np.select(np.broadcast_arrays(*conditions), sources, default=SOURCES.index("fallback"))
 
 
 def _policy_problem(settings: TrialSection, live: LivePolicy, at: datetime) -> str | None:

@@ -49,22 +49,16 @@ def cook_distances(data: Trajectories, weights: Floats, *, pooled: bool) -> Floa
 
     NaN where a row was not used, or was removed as an outlier. Only an order of candidates: what is reported is refitted.
     """
-    used = weights > 0
     distances = np.full(len(data), np.nan)
-    groups = (
-        [np.flatnonzero(used)]
-        if pooled
-        else [np.flatnonzero(used & (data.participant_index == number)) for number in range(len(data.participants))]
-    )
-    for rows in groups:
+    group = np.where(weights > 0, 0 if pooled else data.participant_index, -1)
+    for number in range(1 if pooled else len(data.participants)):
+        rows = np.flatnonzero(group == number)
         if not rows.size:
             continue
         state = np.column_stack([np.ones(rows.size), data.state[rows]])
-        design = np.hstack(
-            [state, *(state * (data.action[rows] == code)[:, None] for code in range(1, len(data.action_names)))]
-        )
+        treated = [state * (data.action[rows] == code)[:, None] for code in range(1, len(data.action_names))]
         counts = np.sqrt(weights[rows])  # What is forgotten has less influence.
-        left, values, _ = np.linalg.svd(design * counts[:, None], full_matrices=False)
+        left, values, _ = np.linalg.svd(np.hstack([state, *treated]) * counts[:, None], full_matrices=False)
         left = left[:, values > 1e-10 * values[0]]
         reward = data.reward[rows] * counts
         residual = reward - left @ (left.T @ reward)
@@ -147,25 +141,23 @@ def _estimate_changes(method: Method, shared: Influences | None) -> tuple[Floats
     """About the largest mean change of a probability without each row, and without each participant.
 
     A logit that moves by δ moves a probability by at most |δ| / 4 (two actions) or |δ| / 2; the mean of |δ| is at most its
-    root mean square, √(Δθᵀ Σ Δθ). None where there is no closed form.
+    root mean square, √(Δθᵀ Σ Δθ), summed over actions. None where there is no closed form.
     """
     logs = method.logs_
     if shared is None or shared.policy is None or shared.rows is None:
         return None
-    used, moves = shared.rows
+    used, row_moves = shared.rows
     seen = policy_features(logs.state[used] * method.policy_sees_)
     metric = seen.T @ seen / len(used)
-    steepest = 4 if logs.actions == 2 else 2
-    rows, people = (np.full(size, np.nan) for size in (len(logs), len(logs.participants)))
-    rows[used] = _size(moves, metric) / steepest
-    people[np.unique(logs.participant_index[used])] = _size(shared.policy, metric) / steepest
-    return rows, people
-
-
-def _size(moves: Floats, metric: Floats) -> Floats:
-    """√(Σ_a Δθ_aᵀ Σ Δθ_a) of every row; what cannot be told counts as beyond any limit."""
-    steps = moves.reshape(len(moves), -1, len(metric))
-    return np.asarray(np.nan_to_num(np.sqrt(((steps @ metric) * steps).sum(axis=(1, 2))), nan=np.inf))
+    people = np.unique(logs.participant_index[used])
+    changes = []
+    for size, places, moves in ((len(logs), used, row_moves), (len(logs.participants), people, shared.policy)):
+        steps = moves.reshape(len(moves), -1, len(metric))
+        change = np.full(size, np.nan)
+        # What cannot be told counts as beyond any limit.
+        change[places] = np.nan_to_num(np.sqrt(((steps @ metric) * steps).sum(axis=(1, 2))), nan=np.inf)
+        changes.append(change / (4 if logs.actions == 2 else 2))
+    return changes[0], changes[1]
 
 
 def _find_personal_influences(
@@ -189,9 +181,8 @@ def _find_personal_influences(
     for number, (row, rows) in enumerate(zip(candidates, of_participant, strict=True)):
         states = data.state[rows[data.available[rows] & ~np.isnan(data.state[rows]).any(axis=1)]]
         before = study.clip_probabilities(policies[data.participant[row]].rule.probabilities(states))
-        if without is None:
-            after = _decide_in_warm_up(study)
-        else:
+        after = _decide_in_warm_up(study)
+        if without is not None:
             after = study.clip_probabilities(without.rule[number].probabilities(states))
         influences.append(Influence(label(int(logs.row[row])), float(np.abs(before - after).max(axis=1).mean())))
     return influences
@@ -203,22 +194,22 @@ def compare_policies(study: Study, logs: StudyLogs, policies: Policies, without:
     Without any policy (None) the warm-up decides.
     """
     data = logs.logs
-    chosen = data.available & ~np.isnan(data.state).any(axis=1)
-    for compared in (policies, without):
-        if compared is not None:
-            chosen &= compared.covers(data.participant)  # Somebody new may not have a policy yet.
+    chosen = data.available & ~np.isnan(data.state).any(axis=1) & policies.covers(data.participant)
+    if without is not None:
+        chosen &= without.covers(data.participant)  # Somebody new may not have a policy yet.
     if not chosen.any():
         return 0.0
     people = data.participant[chosen]
     states = data.state[chosen]
     before = study.clip_probabilities(policies.probabilities(people, states))
-    later = None if without is None else study.clip_probabilities(without.probabilities(people, states))
-    after = _decide_in_warm_up(study) if later is None else later
+    after = _decide_in_warm_up(study)
+    if without is not None:
+        after = study.clip_probabilities(without.probabilities(people, states))
     moved = np.abs(before - after).max(axis=1)
     if policies.participants is None:
         return float(moved.mean())
-    totals, counts = (np.bincount(data.participant_index[chosen], values) for values in (moved, np.ones(len(moved))))
-    return float((totals / np.maximum(counts, 1)).max())
+    index = data.participant_index[chosen]
+    return float((np.bincount(index, moved) / np.maximum(np.bincount(index), 1)).max())
 
 
 ROUNDING = 1e-9
@@ -238,24 +229,33 @@ class PolicyFinding:
         return asdict(self)
 
 
-def check_policy(
-    study: Study, logs: StudyLogs, weights: NDArray[np.float64], new: Policies, old: Policies | None
-) -> list[PolicyFinding]:
+def check_policy(study: Study, logs: StudyLogs, weights: Floats, new: Policies, old: Policies | None) -> list[PolicyFinding]:
     """All checks, whether or not an earlier one failed; `old` decided until now, the warm-up where there is none.
 
     `weights` (rows) are 0 where the critic removed a row, NaN where it was not used.
     """
     settings = study.trial or TrialSection()
+    rails = settings.guard_rails
     finite = all(bool(np.isfinite(values).all()) for values in new.rule.arrays().values())
+    used = int((~np.isnan(weights)).sum())
+    removed = int((weights == 0).sum())
+    share = removed / used if used else 0.0
+    message = f"{removed} of {used} rows removed as outliers"
     findings = [
         PolicyFinding("finite", finite, None, None, "every number of the policy is finite"),
-        _check_removed(weights, settings.guard_rails.max_removed),
+        PolicyFinding("removed", share <= rails.max_removed, share, rails.max_removed, message),
     ]
     if logs.screen is not None:
         # A screen that depends on the action would let the policy learn who was prompted.
         message = "; ".join(logs.screen.warnings()) or f"{int(logs.screen.marks.sum())} values marked missing by the screen"
         findings.append(PolicyFinding("screen", logs.screen.blind, None, None, message))
-    findings.append(_check_piles(study, logs))
+    # Nor may a value that many outcomes share depend on the action, unless the study says that it is real: the policy would
+    # learn when a device was worn.
+    piles = check_pile_values(logs, study)
+    differences = [abs(pile["difference"]["value"]) for pile in piles.numbers["piles"] if not pile["real"]]
+    passed = piles.verdict != "unsafe"
+    message = piles.reason if passed else f"{piles.reason}; {piles.remedy}"
+    findings.append(PolicyFinding(PILES_NAME, passed, max(differences, default=None), PILE_UNSAFE, message))
     if not finite:
         return findings
     data = logs.logs
@@ -267,33 +267,13 @@ def check_policy(
     if old is not None and known.any():
         send[known] = 1 - study.clip_probabilities(old.probabilities(people[known], states[known]))[:, 0]
     before = float(send.mean()) if len(send) else settings.warm_up_probability
-    after = study.clip_probabilities(new.probabilities(people, states))
-    allowed = settings.guard_rails.max_send_rate_change
-    return [*findings, check_limits(study, after), _check_send_rate(before, after, allowed)]
-
-
-def _check_piles(study: Study, logs: StudyLogs) -> PolicyFinding:
-    """No value that many outcomes share may depend on the action, unless the study says that it is real: the policy would
-    learn when a device was worn."""
-    check = check_pile_values(logs, study)
-    differences = [abs(pile["difference"]["value"]) for pile in check.numbers["piles"] if not pile["real"]]
-    passed = check.verdict != "unsafe"
-    message = check.reason if passed else f"{check.reason}; {check.remedy}"
-    return PolicyFinding(PILES_NAME, passed, max(differences, default=None), PILE_UNSAFE, message)
-
-
-def _check_removed(weights: NDArray[np.float64], allowed: float) -> PolicyFinding:
-    used = int((~np.isnan(weights)).sum())
-    removed = int((weights == 0).sum())
-    share = removed / used if used else 0.0
-    return PolicyFinding("removed", share <= allowed, share, allowed, f"{removed} of {used} rows removed as outliers")
-
-
-def _check_send_rate(before: float, after: NDArray[np.float64], allowed: float) -> PolicyFinding:
-    rate = float(1 - after[:, 0].mean()) if len(after) else before
-    change = abs(rate - before)
-    message = f"mean probability of sending {before:.3f} before, {rate:.3f} after"
-    return PolicyFinding("send rate", change <= allowed, change, allowed, message)
+    probabilities = study.clip_probabilities(new.probabilities(people, states))
+    after = float(1 - probabilities[:, 0].mean()) if len(people) else before
+    change = abs(after - before)
+    allowed = rails.max_send_rate_change
+    message = f"mean probability of sending {before:.3f} before, {after:.3f} after"
+    findings += [check_limits(study, probabilities), PolicyFinding("send rate", change <= allowed, change, allowed, message)]
+    return findings
 
 
 def check_coefficients(new: list[dict[str, Any]], old: list[dict[str, Any]], allowed: float) -> PolicyFinding:

@@ -88,57 +88,41 @@ def estimate_errors(method: Method, shared: Influences | None) -> list[dict[str,
         return []
     logs = method.logs_
     seen = {"intercept", *(name for name, is_seen in zip(logs.state_names, part.sees, strict=True) if is_seen)}
+    coefficients = part.values[0]
+    half = np.full(len(coefficients), np.nan)
     if not method.pooled_:
         present = np.unique(logs.participant_index[logs.usable])
         means = [mean_interval(column[present]) for column in part.values.T]
         coefficients = np.array([mean.value for mean in means])
         half = np.array([mean.high - mean.value for mean in means])
-    elif shared is None or shared.policy is None:
-        coefficients = part.values[0]
-        half = np.full(part.values.shape[1], np.nan)
-    else:
-        coefficients = part.values[0]
+    elif shared is not None and shared.policy is not None:
         half = shared.half_width("policy")
-    return [
-        {
-            "action": action,
-            "feature": feature,
-            "value": float(value),
-            "standard_error": float(error / 1.96) if np.isfinite(error) else None,
-        }
-        for (action, feature), value, error in zip(part.names, coefficients, half, strict=True)
-        if feature in seen
-    ]
+    estimates = []
+    for (action, feature), value, width in zip(part.names, coefficients, half, strict=True):
+        if feature in seen:
+            error = float(width / 1.96) if np.isfinite(width) else None
+            estimates.append({"action": action, "feature": feature, "value": float(value), "standard_error": error})
+    return estimates
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """What an update found.
-
-    Attributes
-    ----------
-    state
-        `waiting` while nobody is ready, `done` when the policies may go live, `refused` when a check failed.
-    message
-        Why they may not.
-    policies
-        Of those who are ready; None while nobody is.
-    findings
-        Of every check.
-    coefficients
-        Of the policy, with standard errors, for the next update to compare with.
-    fit, logs, implausible
-        What it was found from, and the values that counted as missing; without a fit where no decision point is usable.
-    """
+    """The result of an update."""
 
     state: str
+    """`waiting` while nobody is ready, `done` when the policies may go live, `refused` when a check failed."""
     message: str | None
+    """Why they may not."""
     fit: PartFit | None
+    """None where no decision point is usable."""
     logs: StudyLogs
     implausible: list[ImplausibleValue]
+    """The values that counted as missing."""
     policies: Policies | None = None
+    """Of those who are ready; None while nobody is."""
     findings: tuple[PolicyFinding, ...] = ()
     coefficients: list[dict[str, Any]] = field(default_factory=list)
+    """Of the policy, with standard errors, for the next update to compare with."""
 
 
 def propose_policy(
@@ -152,20 +136,8 @@ def propose_policy(
 ) -> Proposal:
     """Fit to logs as measured, and check the policy against the one that is live.
 
-    Parameters
-    ----------
-    study
-        With its `[trial]`: warm-up and guard rails.
-    measured
-        Everything that is known by now.
-    live
-        What decides until now; None in warm-up.
-    live_coefficients
-        `Proposal.coefficients` of the update that made it; empty where there are none.
-    label
-        What a row of the input is called in messages.
-    report
-        Told `checking` when the fit is done.
+    `live` is None in warm-up; `live_coefficients` are those of the proposal that made it, `label` names a row of the input
+    in messages, and `report` is called with `checking` when the fit is done.
     """
     settings = study.trial or TrialSection()
     measured, implausible = blank_implausible(study, measured, settings.guard_rails.plausible_widths)
@@ -205,9 +177,8 @@ def find_ready_participants(settings: TrialSection, method: Method) -> list[str]
     used = count_used(method)
     if method.policies_.serves_anybody:
         used[:] = used.sum()
-    return [
-        participant for participant, count in zip(people, used, strict=True) if count >= settings.warm_up_decision_points
-    ]
+    enough = used >= settings.warm_up_decision_points
+    return [participant for participant, is_ready in zip(people, enough, strict=True) if is_ready]
 
 
 def select_participants(fitted: Policies, people: list[str]) -> Policies:
