@@ -9,7 +9,6 @@ import surefoot as sf
 from surefoot.data.column_kinds import Category, Number, YesNo
 from surefoot.explain import explain, page, response
 from surefoot.explain.response import REFERENCE, find_variables, measure_importances
-from surefoot.numerics import arrays
 from surefoot.policies.rules import Boltzmann
 from tests.studies import many
 
@@ -144,16 +143,6 @@ def test_only_what_is_seen_is_explained(logs):
     assert [curve.variable for curve in found.curves] == ["weather"]
     assert {row.feature for row in found.coefficients.rows if row.part == "policy"} == {"weather", "intercept"}
     assert "does not look at engagement, fatigue" in found.card().markdown()
-
-
-@pytest.mark.parametrize("pooling", ["person", "all"])
-def test_importances_do_not_depend_on_blocks_of_rows(mixed, pooling, monkeypatch):
-    fitted = sf.method("ro-accb", pooling=pooling).fit(mixed)
-    whole = importances(fitted)
-    monkeypatch.setattr(arrays, "BLOCK_ROWS", 37)
-    for one, other in zip(importances(fitted), whole, strict=True):
-        assert one.feature == other.feature
-        assert_allclose([one.swing, one.share], [other.swing, other.share], rtol=1e-9)
 
 
 def test_pictures_of_a_sample_say_so(mixed):

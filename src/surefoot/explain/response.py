@@ -1,7 +1,7 @@
 """What a policy does: its probabilities as one variable moves, what carries its logit, whom it treats when, and where it
 moves against the effects."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,6 @@ from surefoot.explain.coefficients import Coefficients
 from surefoot.inference.intervals import CONFIDENCE, Interval, mean_interval, t_interval, t_quantile
 from surefoot.inference.sandwich import Influences
 from surefoot.learning.methods import Method
-from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.features import policy_features
 from surefoot.policies.rules import DecisionRule
 
@@ -93,41 +92,25 @@ class Importance:
 
 def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tuple[Importance, ...]:
     """Shares of the logit's variance; with a policy per participant also that of the intercepts."""
-    rows = np.flatnonzero(fitted.used_)
-    state = fitted.logs_.state[rows]
-    preferences = fitted.policies_.rule.preferences()
-    spreads = [np.atleast_2d(np.cov(variable.take(state), rowvar=False, bias=True)) for variable in variables]
-
-    def list_terms() -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        for block in list_blocks(len(rows), cells=int(np.prod(preferences.shape[1:]))):
-            coef = preferences[fitted.unit_[rows[block]]]
-            yield coef, coef * policy_features(state[block])[:, None, :]
-
-    means = sum((terms.sum(axis=0) for _, terms in list_terms()), start=np.zeros(1)) / len(rows)
-    size = 0.0
-    variance = 0.0
-    shares = np.zeros(preferences.shape[-1])
-    swings = np.zeros(len(variables) + 1)
-    for coef, terms in list_terms():
-        centred = terms - means
-        logit = centred.sum(axis=2, keepdims=True)
-        size += float((terms**2).sum())
-        variance += float((logit**2).sum())
-        shares += (centred * logit).sum(axis=(0, 1))
-        for number, variable in enumerate(variables):
-            seen = coef[:, :, list(variable.places)]
-            swings[number] += np.sqrt(np.maximum(np.einsum("rai,ij,raj->ra", seen, spreads[number], seen), 0.0)).sum()
-        swings[-1] += np.abs(centred[:, :, -1]).sum()
+    state = fitted.logs_.state[fitted.used_]
+    coefficients = fitted.policies_.rule.preferences()[fitted.unit_[fitted.used_]]
+    terms = coefficients * policy_features(state)[:, None, :]
+    centred = terms - terms.mean(axis=0)
+    logit = centred.sum(axis=2, keepdims=True)
+    variance = float((logit**2).sum())
     # A logit that moves by rounding only has no variance to share.
-    shares = shares / variance if variance > ROUNDING**2 * size else np.zeros_like(shares)
-    places = {variable.name: list(variable.places) for variable in variables}
+    scale = variance if variance > ROUNDING**2 * float((terms**2).sum()) else np.inf
+    shares = (centred * logit).sum(axis=(0, 1)) / scale
+    importances = []
+    for variable in variables:
+        places = list(variable.places)
+        spread = np.atleast_2d(np.cov(variable.take(state), rowvar=False, bias=True))
+        seen = coefficients[:, :, places]
+        swing = np.sqrt(np.maximum(np.einsum("rai,ij,raj->ra", seen, spread, seen), 0.0)).mean()
+        importances.append(Importance(variable.name, float(swing), float(shares[places].sum())))
     if not fitted.pooled_:
-        places["the participant's own intercept"] = [-1]
-    count = len(rows) * preferences.shape[-2]
-    importances = [
-        Importance(name, float(swing / count), float(shares[positions].sum()))
-        for (name, positions), swing in zip(places.items(), swings, strict=False)
-    ]
+        swing = np.abs(centred[:, :, -1]).mean()
+        importances.append(Importance("the participant's own intercept", float(swing), float(shares[-1])))
     return tuple(sorted(importances, key=lambda item: -item.share))
 
 
@@ -179,11 +162,9 @@ def list_seen(fitted: Method, variables: tuple[Variable, ...]) -> list[Variable]
 def choose_variables(fitted: Method, variables: tuple[Variable, ...], importances: tuple[Importance, ...]) -> list[Variable]:
     """The variables that the policy sees; of many, those that move its logit most."""
     seen = list_seen(fitted, variables)
-    if len(seen) <= MANY_VARIABLES:
-        return seen
     swings = {item.feature: item.swing for item in importances}
     largest = sorted(seen, key=lambda variable: -swings[variable.name])[:MOST_CURVES]
-    return [variable for variable in seen if variable in largest]
+    return [variable for variable in seen if len(seen) <= MANY_VARIABLES or variable in largest]
 
 
 def trace_curves(

@@ -52,15 +52,21 @@ class LevelShifts(Detector):
         shape = batch.values.shape
         if not columns or shape[2] < 2 * self.shortest:
             return
-        z, present = _standardise(batch.values[columns].reshape(-1, shape[2]))
+        values = batch.values[columns].reshape(-1, shape[2])
+        present = ~np.isnan(values)
+        # In robust standard deviations from the participant's median, cut; 0 where missing or without spread.
+        centre = median(values, present)[:, None]
+        deviation = np.where(present, values - np.where(np.isfinite(centre), centre, 0.0), 0.0)
+        unit = MAD_TO_STANDARD_DEVIATION * median(np.abs(deviation), present)[:, None]
+        z = np.clip(deviation / np.where(np.isfinite(unit) & (unit > 0), unit, np.inf), -WINSOR, WINSOR)
         for reason, series in (("level shift", z), ("scale shift", np.abs(z) / SIZE_DEVIATION)):
             score = np.full(z.shape, np.nan)
             likely = _could_change(series, present, self.threshold)
-            score[likely] = self._change(series[likely], present[likely])
+            score[likely] = self._find_change(series[likely], present[likely])
             for column, scores in zip(columns, score.reshape(len(columns), *shape[1:]), strict=True):
                 yield Detection(batch.layout.columns[column].name, reason, scores)
 
-    def _change(self, z: Floats, present: Mask) -> Floats:
+    def _find_change(self, z: Floats, present: Mask) -> Floats:
         """The statistic at the first decision point after the largest change of each participant; NaN elsewhere."""
         before: NDArray[np.int64] = np.cumsum(present, axis=1) - present
         total = before[:, -1:] + present[:, -1:]
@@ -81,16 +87,6 @@ class LevelShifts(Detector):
         score = np.full(z.shape, np.nan)
         np.put_along_axis(score, best, np.where(highest >= self.threshold, highest, np.nan), axis=1)
         return score
-
-
-def _standardise(values: Floats) -> tuple[Floats, Mask]:
-    """Values in robust standard deviations from the participant's median, cut; 0 where missing or without spread."""
-    present = ~np.isnan(values)
-    centre = median(values, present)[:, None]
-    deviation = np.where(present, values - np.where(np.isfinite(centre), centre, 0.0), 0.0)
-    unit = MAD_TO_STANDARD_DEVIATION * median(np.abs(deviation), present)[:, None]
-    judged = np.isfinite(unit) & (unit > 0)
-    return np.clip(deviation / np.where(judged, unit, np.inf), -WINSOR, WINSOR), present
 
 
 def _could_change(z: Floats, present: Mask, threshold: float) -> Mask:

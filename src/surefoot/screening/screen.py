@@ -7,7 +7,7 @@ depend on the action mean that the action makes values go missing, and that remo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -75,10 +75,15 @@ class Flags(NamedTuple):
     detector: NDArray[np.str_]
     reason: NDArray[np.str_]
     score: Floats
+    value: Floats
+    """As it was measured; NaN for a flagged time."""
+    marked: Mask
+    """Whether the value became missing; otherwise it is only reported."""
 
     @classmethod
-    def join(cls, pieces: Iterable[Flags]) -> Flags:
-        empty = (np.empty(0, np.int64), *[np.empty(0, np.str_)] * 3, np.empty(0))
+    def join(cls, pieces: list[Flags]) -> Flags:
+        text = np.empty(0, np.str_)
+        empty = cls(np.empty(0, np.int64), text, text, text, np.empty(0), np.empty(0), np.empty(0, np.bool_))
         joined = [np.concatenate(arrays) for arrays in zip(empty, *pieces, strict=True)]
         order = np.argsort(joined[0], kind="stable")
         return cls._make(array[order] for array in joined)
@@ -99,33 +104,41 @@ class Screener:
         for detector in self.detectors:
             detector.check()
 
-    def learn_and_find(self, batch: ScreenBatch, usual: LearnedPatterns | None = None) -> tuple[LearnedPatterns, Flags]:
-        """Patterns, learned from the batch unless `usual` is given, and all flags of the batch."""
+    def learn_and_find(
+        self, batch: ScreenBatch, usual: LearnedPatterns | None = None
+    ) -> tuple[LearnedPatterns, list[Flags]]:
+        """Patterns, learned from the batch unless `usual` is given, and all flags of the batch, in pieces."""
         flags = []
         patterns = dict(usual or {})
         for detector in self.detectors:
             if usual is None:
                 patterns[detector.name] = detector.learn(batch)
-            marked = []
-            for detection in detector.find(batch, patterns[detector.name]):
-                flagged = detection.flagged
-                if flagged.any():
-                    texts = (detection.column, detector.name, detection.reason)
-                    column, name, reason = (np.full(np.count_nonzero(flagged), text) for text in texts)
-                    flags.append(Flags(batch.rows[flagged], column, name, reason, detection.score[flagged]))
-                    if detection.reason not in detector.reported:
-                        marked.append((self.layout.position(detection.column), flagged))
-            if marked:
-                batch = replace(batch, values=batch.values.copy())
-                for position, flagged in marked:
-                    batch.values[position][flagged] = np.nan
-        return patterns, Flags.join(flags)
-
-    def marks(self, flags: Flags) -> Mask:
-        """For every flag whether the value became missing; otherwise it is only reported."""
-        reported = [reason for detector in self.detectors for reason in detector.reported]
-        unchanged = [] if self.outcome else [column.name for column in self.layout.columns if column.role == "outcome"]
-        return ~np.isin(flags.reason, reported) & ~np.isin(flags.column, unchanged)
+            values = batch.values
+            for column, reason, score in detector.find(batch, patterns[detector.name]):
+                flagged = ~np.isnan(score)
+                count = np.count_nonzero(flagged)
+                if not count:
+                    continue
+                is_time = column == self.layout.time
+                position = 0 if is_time else self.layout.position(column)
+                is_outcome = not is_time and self.layout.columns[position].role == "outcome"
+                is_reported = reason in detector.reported
+                flags.append(
+                    Flags(
+                        row=batch.rows[flagged],
+                        column=np.full(count, column),
+                        detector=np.full(count, detector.name),
+                        reason=np.full(count, reason),
+                        score=score[flagged],
+                        value=np.full(count, np.nan) if is_time else batch.values[position][flagged],
+                        marked=np.full(count, not is_reported and (self.outcome or not is_outcome)),
+                    )
+                )
+                if not is_reported:
+                    values = values.copy() if values is batch.values else values
+                    values[position][flagged] = np.nan
+            batch = replace(batch, values=values)
+        return patterns, flags
 
 
 def make_detectors(parameters: Mapping[str, Mapping[str, Any] | bool]) -> tuple[Detector, ...]:
@@ -230,16 +243,19 @@ class Screen(ShownResult):
     """For every row of the logs its position in the file, from 0."""
     usual: LearnedPatterns
     """The patterns that the detectors learned from a sample of the participants."""
-    values: Floats
-    """Every flagged value as it was measured; NaN for a flagged time."""
 
     def __repr__(self) -> str:
         return f"Screen({len(self.flags.row)} flags in {len(self.logs)} decision points: {self.counts()})"
 
-    @cached_property
+    @property
+    def values(self) -> Floats:
+        """Every flagged value as it was measured; NaN for a flagged time."""
+        return self.flags.value
+
+    @property
     def marks(self) -> Mask:
         """For every flag whether the value became missing; otherwise it is only reported."""
-        return self.screener.marks(self.flags)
+        return self.flags.marked
 
     @cached_property
     def treatment(self) -> tuple[TreatmentDifference, ...]:
@@ -500,34 +516,31 @@ def screen_values(
     def pad(rows: NDArray[np.int64]) -> ScreenBatch:
         return ScreenBatch.pad_rows(screener.layout, values, time, rows)
 
-    flags: Flags | None = None
+    pieces: list[Flags] | None = None
     if usual is None:
         chosen = sample_people(len(logs.participants))
         lengths = np.diff(logs.starts)[chosen]
         point = np.arange(max(int(lengths.max(initial=0)), 1))
         inside = point < lengths[:, None]
         sample = np.where(inside, logs.order[np.where(inside, logs.starts[chosen, None] + point, 0)], -1)
-        usual, flags = screener.learn_and_find(pad(sample))
+        usual, pieces = screener.learn_and_find(pad(sample))
         if len(chosen) < len(logs.participants) or np.ptp(lengths):
-            flags = None
-    if flags is None:
-        flags = Flags.join(screener.learn_and_find(pad(rows), usual)[1] for _, rows in logs.blocks())
-    marked = screener.marks(flags)
+            pieces = None
+    if pieces is None:
+        pieces = [piece for _, rows in logs.blocks() for piece in screener.learn_and_find(pad(rows), usual)[1]]
+    flags = Flags.join(pieces)
     state = logs.state.copy()
     reward = logs.reward.copy()
-    measured = np.full(len(flags.row), np.nan)
-    for position, column in enumerate(screener.layout.columns):
-        of_column = flags.column == column.name
-        measured[of_column] = values[position, flags.row[of_column]]
+    for column in screener.layout.columns:
+        rows = flags.row[(flags.column == column.name) & flags.marked]
         for number in targets.get(column.name, ()):
-            (reward if number == state.shape[1] else state[:, number])[flags.row[of_column & marked]] = np.nan
+            (reward if number == state.shape[1] else state[:, number])[rows] = np.nan
     return Screen(
         logs=logs.with_values(state=state, reward=reward),
         screener=screener,
         flags=flags,
         row=np.arange(len(logs)) if row is None else row,
         usual=usual,
-        values=measured,
     )
 
 
