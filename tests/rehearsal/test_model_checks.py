@@ -32,9 +32,9 @@ def test_a_model_of_its_own_pilot_is_fine(model):
 
 def test_a_dose_in_place_of_the_last_prompt_is_unsafe(model):
     """As if every prompt moved fatigue a little for long, instead of much for a while."""
-    states = model.effects.states
-    wrong = replace(states, carried=np.full_like(states.carried, 0.95), response=states.response / 5)
-    checks = sf.rehearsal.check_pilot_model(replace(model, effects=replace(model.effects, states=wrong)))
+    effects = model.effects
+    wrong = replace(effects, carried=np.full_like(effects.carried, 0.95), response=effects.response / 5)
+    checks = sf.rehearsal.check_pilot_model(replace(model, effects=wrong))
     assert checks.verdict == "unsafe"
     assert any(fault.startswith("fatigue: response 1 later") for fault in checks.faults)
 

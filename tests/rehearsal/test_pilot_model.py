@@ -24,7 +24,7 @@ def model():
 def test_the_kind_of_outcome_is_found_and_only_what_moves_responds(model):
     assert model.outcome.family == "zeros"
     assert model.state_names == ("mood", "place=home", "place=work", "weekend", "alone", "dose")
-    assert model.effects.states.response[0, 1:4].tolist() == [0, 0, 0]
+    assert model.effects.response[0, 1:4].tolist() == [0, 0, 0]
     assert "outcome='zeros'" in repr(model)
 
 

@@ -49,20 +49,6 @@ def test_trials_that_could_not_be_analysed_do_not_count():
     assert np.isnan(make_answers(np.random.default_rng(2), p_value=np.full(40, np.nan)).rejections.value)
 
 
-def test_honesty_is_the_spread_over_the_mean_error_with_a_literal_jackknife():
-    one = make_answers(np.random.default_rng(3))
-    estimate, error = one.values["estimate"], one.values["standard_error"]
-
-    def ratio(kept):
-        return estimate[kept].std(ddof=1) / error[kept].mean()
-
-    everybody = np.arange(40)
-    without = np.array([ratio(everybody != left) for left in everybody])
-    expected = np.sqrt(39 / 40 * ((without - without.mean()) ** 2).sum())
-    assert one.honesty.value == pytest.approx(ratio(everybody >= 0))
-    assert one.honesty.standard_error == pytest.approx(expected)
-
-
 def test_honest_errors_give_one():
     rng = np.random.default_rng(5)
     one = make_answers(rng, 4000, estimate=rng.normal(0, 2, 4000), standard_error=np.full(4000, 2.0))
@@ -126,7 +112,7 @@ def test_those_that_are_not_told_apart_are_named():
     ("changes", "reason"),
     [
         ({"over_coin": np.tile([-1.0, 1.0], TRIALS // 2)}, "not significantly higher than the coin's"),
-        ({"over_never": np.full(TRIALS, -0.1)}, "not significantly higher than never's"),
+        ({"over_never": np.full(TRIALS, -0.1)}, "not likely higher than never's"),
         ({"harmed": np.full(TRIALS, 0.3)}, "harms 30.0 % of people against never, a coin 0.0 %"),
         ({"p_value": np.full(TRIALS, 0.8)}, "power of 0 %, after a coin 100 %"),
     ],
@@ -167,7 +153,7 @@ def test_the_pilots_uncertainty_is_in_every_interval_and_the_simulations_apart()
     assert interval.standard_error == pytest.approx(np.hypot(simulated, (drawn - values).std(ddof=1)))
     degrees = 1 / (1 / 8 + 1 / (TRIALS - 1))
     assert interval.high - interval.value == pytest.approx(stats.t.ppf(0.975, degrees) * interval.standard_error)
-    assert answers.lower_limit("over_coin") < 0 < interval.value
+    assert answers.lower_limit("over_coin", 0.95) < 0 < interval.value
 
 
 def test_power_is_as_uncertain_as_the_effect_in_the_pilot():

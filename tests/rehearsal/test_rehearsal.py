@@ -146,7 +146,7 @@ def test_results_of_another_plan_are_refused(tmp_path):
 def test_a_rehearsal_shows_itself(found, tmp_path):
     page = found.to_html(tmp_path / "page.html", source="no pilot")
     assert "http" not in page.replace("http://www.w3.org", "")
-    assert page.count("<svg") == 6
+    assert page.count("<svg") == 4
     assert found.plot().axes[0].get_title(loc="left") == "Gain over a coin"
     assert repr(found).startswith("Rehearsal(4 trials, 2 environments, 7 candidates, recommended:")
     assert found.overall.sentence.split(":")[0] in found.summary().replace("\n", " ")

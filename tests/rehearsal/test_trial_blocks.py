@@ -103,9 +103,7 @@ def test_logs_in_memory_are_analysed_as_those_of_a_file(tmp_path):
 def test_updates_are_counted_by_how_they_ended():
     record, reward, *_ = make_record(np.random.default_rng(1))
     states = ("done", "waiting", "done", "refused")
-    updates = [
-        UpdateRecord(day, state, ("rate",) if state == "refused" else (), None, 0.0) for day, state in enumerate(states)
-    ]
+    updates = [UpdateRecord(day, state, ("rate",) if state == "refused" else (), None) for day, state in enumerate(states)]
     found = summarise(replace(record, updates=updates), reward, reward, reward)
     assert [found[f"updates_{state}"] for state in ("done", "refused", "waiting", "failed")] == [2, 1, 1, 0]
     assert found["refused_by"] == ["rate"]

@@ -68,6 +68,15 @@ def test_warm_up_lasts_until_the_first_update_with_enough_decision_points():
     assert [update.day for update in record.updates] == [2, 5, 8, 11], "nobody decides after the last day"
 
 
+def test_look_ahead_candidates_learn_where_days_begin_at_a_clock_time():
+    text = TEXT.replace('name = "ro-saccb"', 'name = "hb-ahead"') + 'day_boundary = "04:00"\n'
+    (record,) = run(Candidate.with_method(Study.parse(text), "hb-ahead"), SMALL.model_copy(update={"screen": False}))
+    assert record.updates[-1].state in ("done", "refused"), "the first may have too few decision points"
+    assert not any("timestamps" in (update.message or "") for update in record.updates)
+    assert record.logs.time.dtype.kind == "M"
+    assert_array_equal(record.own_day, np.tile(np.arange(30) // 2, 4))
+
+
 def test_zeros_after_nothing_hold_rehearsed_updates_unless_they_are_real(monkeypatch):
     """A watch that is put on when it buzzes says 0 at two of five decision points without a prompt."""
 

@@ -1,15 +1,15 @@
 """Rehearsals: a whole trial, simulated from pilot data, before the first participant."""
 
 from surefoot.rehearsal.environments import NO_EFFECT, PILOT_EFFECT, Burden, Environment
-from surefoot.rehearsal.model_checks import PilotCheck, PilotChecks, check_pilot_model
+from surefoot.rehearsal.model_checks import PilotChecks, check_pilot_model
 from surefoot.rehearsal.pilot_effects import PilotEffects
 from surefoot.rehearsal.pilot_model import PilotModel, fit_pilot, from_study
 from surefoot.rehearsal.plan import Candidate, RehearsalPlan, TrialDesign
-from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation, Verdict
+from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation
 from surefoot.rehearsal.rehearsal import rehearse
 from surefoot.rehearsal.report import Rehearsal
 from surefoot.rehearsal.score import RehearsalScore, score_rehearsal
-from surefoot.rehearsal.trial_run import TrialRecord, run_trials
+from surefoot.rehearsal.trial_run import run_trials
 
 __all__ = [
     "NO_EFFECT",
@@ -18,7 +18,6 @@ __all__ = [
     "Candidate",
     "CandidateAnswers",
     "Environment",
-    "PilotCheck",
     "PilotChecks",
     "PilotEffects",
     "PilotModel",
@@ -27,8 +26,6 @@ __all__ = [
     "RehearsalPlan",
     "RehearsalScore",
     "TrialDesign",
-    "TrialRecord",
-    "Verdict",
     "check_pilot_model",
     "fit_pilot",
     "from_study",

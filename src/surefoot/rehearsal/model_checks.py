@@ -33,20 +33,15 @@ FEWEST_PILOTS = 20
 
 
 class PilotCheck(NamedTuple):
-    """One number of the pilot, compared with the same number of many simulated pilots."""
+    """One number of the pilot, with mean, 2.5 % and 97.5 % point of the same number in simulated pilots; the verdict is
+    `fine`, `look`, or `unsafe` for an effect that the model does not show."""
 
     name: str
-    """The number."""
     observed: float
-    """Its value in the pilot."""
     simulated: float
-    """The mean over the simulated pilots."""
     low: float
-    """Their 2.5 % point."""
     high: float
-    """Their 97.5 % point."""
     verdict: str
-    """`fine`, `look`, or `unsafe` for an effect that the model does not show."""
 
     @property
     def sentence(self) -> str:
@@ -59,13 +54,12 @@ class PilotCheck(NamedTuple):
 
 
 class Pilots(NamedTuple):
-    """The real pilot, or simulated ones: arrays (pilots, people, decision points), NaN where missing or past the end."""
+    """The real pilot, or simulated ones: arrays (pilots, people, decision points), NaN where missing or past the end; the
+    action less its probability, rewards, and state columns (columns, …)."""
 
     centred: Floats
-    """The action less its probability."""
     reward: Floats
     states: Floats
-    """(columns, …)."""
 
 
 def _deviate(values: Floats) -> Floats:
@@ -187,7 +181,7 @@ def check_pilot_model(
     >>> import surefoot as sf
     >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\n[state.weather]\\n[state.engagement]\\n[state.fatigue]'
     >>> logs = sf.simulators.HeartSteps(participants=10).collect(sf.policies.coin(2), decision_points=60, seed=0)
-    >>> check_pilot_model(fit_pilot(logs, sf.Study.parse(text), per_day=5), pilots=20).verdict
+    >>> check_pilot_model(sf.rehearsal.fit_pilot(logs, sf.Study.parse(text), per_day=5)).verdict
     'fine'
     """
     if pilots < FEWEST_PILOTS:
@@ -201,16 +195,16 @@ def check_pilot_model(
     for t in range(present.shape[1]):
         chance = np.broadcast_to(people.probability[:, t], (pilots, len(present)))
         simulation.step((rng.random(chance.shape) < chance).astype(np.int64), chance)
-    read = [number for number, name in enumerate(model.state_names) if name not in model.study.derived_states]
-    names = [model.state_names[number] for number in read]
-    flagged = ~np.isnan(people.shown)
-    trusted = np.where(flagged, np.nan, np.moveaxis(simulation.states[..., read], -1, 0).swapaxes(0, 1))
-    reported = np.where(~np.isnan(people.shown_reward), np.nan, simulation.reported)
+    names = [model.state_names[number] for number in people.read]
+    states = np.moveaxis(simulation.states[..., people.read], -1, 0)
+    # Artefacts are repeated as they were; a screen would find them in both.
+    trusted = np.where(np.isnan(people.states)[:, None], np.nan, states)
+    reported = np.where(np.isnan(people.reward), np.nan, simulation.reported)
     centred = np.where(people.available, simulation.actions - people.probability, 0.0)
     simulated = Pilots(
         np.where(present, centred, 0.0),
         np.where(present, reported, np.nan),
-        np.where(present, trusted.swapaxes(0, 1), np.nan),
+        np.where(present, trusted, np.nan),
     )
     centred_in_pilot = np.where(people.available & present, people.sent - people.probability, 0.0)
     observed = Pilots(centred_in_pilot[None], people.reward[None], people.states[:, None])

@@ -32,14 +32,12 @@ GRID = 4801
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """Normal scores z = Φ⁻¹(F(x)) with F the empirical distribution, linear between its values, and back."""
+    """Normal scores z = Φ⁻¹(F(x)) with F the empirical distribution, linear between its sorted values, and back; a value has
+    the scores from `low` to `high`."""
 
     values: Floats
-    """Sorted and different, (m,)."""
     low: Floats
-    """The scores at which a value begins …, (m,)."""
     high: Floats
-    """… and ends."""
 
     @classmethod
     def of_values(cls, values: Floats) -> ScoreTable:
@@ -85,27 +83,24 @@ class ScoreTable:
 
 @dataclass(frozen=True, eq=False)
 class PilotArrays:
-    """Everybody's decision points in their order, (people, decision points), padded at the end."""
+    """Everybody's decision points in their order, (people, decision points), padded at the end (not `present`).
+
+    `state` (…, state columns) is scaled and `reward` transformed, NaN where missing; `recorded` and `recorded_reward` are
+    the same before the screen, with artefacts. `sent` is 1 for any action but the first, `probability` that of sending
+    anything, 0 for people who are not available; `slot` is the number of the decision point in its day.
+    """
 
     study: Study
     participants: NDArray[Any]
     present: Marks
-    """False where padded."""
     state: Floats
-    """(people, decision points, state columns) as the study scales them, NaN where missing."""
     recorded: Floats
-    """The same before the screen: artefacts as they were recorded."""
     available: Marks
     sent: Floats
-    """1 for any action but the first."""
     probability: Floats
-    """Of sending anything; 0 for people who are not available."""
     reward: Floats
-    """As optimised, NaN where missing."""
     recorded_reward: Floats
-    """The same before the screen."""
     slot: NDArray[np.int64]
-    """The decision point's number in its day."""
     per_day: int
 
     @classmethod
@@ -144,6 +139,22 @@ class PilotArrays:
             slot=pad(_find_slots(rows.time, points), 0),
             per_day=points,
         )
+
+    @cached_property
+    def read(self) -> list[int]:
+        """State columns that are read, without derived ones."""
+        return [number for number, name in enumerate(self.study.state_names) if name not in self.study.derived_states]
+
+    @cached_property
+    def states(self) -> Floats:
+        """Of these columns, (columns, people, decision points)."""
+        return np.moveaxis(self.state[..., self.read], -1, 0)
+
+    @cached_property
+    def length(self) -> NDArray[np.int64]:
+        """Everybody's decision points, of whole days if there is one."""
+        lengths = self.present.sum(axis=1)
+        return np.asarray(np.where(lengths >= self.per_day, lengths // self.per_day * self.per_day, lengths))
 
     @property
     def centred(self) -> Floats:

@@ -80,41 +80,31 @@ def weigh_slab(estimate: float, variance: float, prior: float) -> tuple[float, f
 
 
 @dataclass(frozen=True, eq=False)
-class StateEffects:
-    """φ and β of every state column, (models, columns)."""
-
-    carried: Floats
-    response: Floats
-
-
-@dataclass(frozen=True, eq=False)
 class OutcomeEffects:
-    """Effects on one part of the outcome, for one or more models."""
+    """Effects on one part of the outcome: `now` θ, `moderators` κ, `states` γ and `doses` η of every memory, (models, …).
+
+    `deviation` is everybody's shrunken deviation from θ with its standard deviation, (people,); `fitted` and `residual` are
+    those of the pilot, (people, decision points).
+    """
 
     now: Floats
-    """θ, (models,)."""
     moderators: Floats
-    """κ, (models, columns)."""
     states: Floats
-    """γ, (models, columns)."""
     doses: Floats
-    """η of every memory, (models, memories)."""
     deviation: Floats
-    """Everybody's deviation from θ, shrunken, (people,)."""
     deviation_error: Floats
-    """Its standard deviation, (people,)."""
     fitted: Floats
-    """Expected values in the pilot, (people, decision points)."""
     residual: Floats
-    """NaN where unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class PilotEffects:
     """Model 0 is the estimate; the others are draws from its uncertainty, each refitted to resampled participants."""
 
-    states: StateEffects
-    """On state variables."""
+    carried: Floats
+    """φ, (models, state columns)."""
+    response: Floats
+    """β, (models, state columns)."""
     parts: tuple[OutcomeEffects, ...]
     """The outcome; for outcomes with many zeros whether it is positive, and the amount."""
     rate: float
@@ -141,7 +131,7 @@ class PilotEffects:
     @property
     def later(self) -> Interval:
         """The effect of all earlier prompts, as often as in the pilot, on the mean reward."""
-        lasting = self.states.response / (1 - self.states.carried) * self.rate
+        lasting = self.response / (1 - self.carried) * self.rate
         effects = [(lasting * part.states).sum(axis=1) + part.doses @ self.doses for part in self.parts]
         return self._interval(np.sum([unit * effect for unit, effect in zip(self.scale, effects, strict=True)], axis=0))
 
@@ -166,9 +156,12 @@ def fit_effects(
     State columns that are not `moving` (levels of categories) are taken as they were.
     """
     people = len(data.participants)
-    counts = np.concatenate([np.ones((1, people)), rng.multinomial(people, np.full(people, 1 / people), size=draws)])
-    inflation = np.sqrt(people / (people - 1))
-    chance = rng.random((draws, len(scores)))
+    # With streams of their own the first draws are the same however many there are.
+    resampling, including = rng.spawn(2)
+    resampled = resampling.multinomial(people, np.full(people, 1 / people), size=draws)
+    counts = np.concatenate([np.ones((1, people)), resampled])
+    inflation = np.sqrt(people / max(people - 1, 1))
+    chance = including.random((draws, len(scores)))
     doses = add_doses(data.sent, MEMORIES)
     seen = data.present
     responses = [
@@ -182,7 +175,8 @@ def fit_effects(
     usual = np.array([dose[seen].mean() for dose in doses])
     outcome = [_fit_part(data, scores, part, usual, counts, inflation) for part in parts]
     return PilotEffects(
-        states=StateEffects(carried, response),
+        carried=carried,
+        response=response,
         parts=tuple(outcome),
         rate=float(data.sent[seen].mean()),
         doses=usual,
@@ -209,7 +203,7 @@ def _fit_response(
     carried = (coefficients[:, 0] + (1 + coefficients[:, 0]) / length).clip(-MOST_CARRIED, MOST_CARRIED)
     estimate = coefficients[0, 1]
     moved = inflation * (coefficients[1:, 1] - estimate)
-    log_factor, share = weigh_slab(estimate, float(moved.var()), RESPONSE_PRIOR * float(np.nanstd(scores)))
+    log_factor, share = weigh_slab(estimate, float(moved[:RESAMPLES].var()), RESPONSE_PRIOR * float(np.nanstd(scores)))
     posterior = (1 - NO_RESPONSE) / (1 - NO_RESPONSE + NO_RESPONSE * np.exp(-min(log_factor, 50.0)))
     drawn = np.where(chance < posterior, share * estimate + np.sqrt(share) * moved, 0.0)
     return carried, np.concatenate([[posterior * share * estimate], drawn])

@@ -8,7 +8,7 @@ taken out of them, and those of the simulated prompts are put in.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.column_kinds import Number, YesNo
+from surefoot.data.derived_states import DerivedState
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.numerics.arrays import Array, Engine
@@ -27,7 +28,6 @@ from surefoot.rehearsal.pilot_effects import (
     MEMORIES,
     OutcomeEffects,
     PilotEffects,
-    StateEffects,
     fill_with_means,
     fit_effects,
 )
@@ -35,7 +35,6 @@ from surefoot.simulators.simulator import Seed, Simulator
 from surefoot.study import Study, StudyLogs
 
 Floats = NDArray[np.float64]
-Marks = NDArray[np.bool_]
 FEW_PEOPLE = 5
 MANY_ZEROS = 0.05
 """Outcomes with at least this share of zeros have a part of their own for the chance of a positive one."""
@@ -59,28 +58,6 @@ class StateColumn:
     def to_predictor(self, scores: Floats) -> Floats:
         """The column in the model of the outcome."""
         return scores if self.table is not None else np.asarray((scores > 0) - self.mean, dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class PilotPeople:
-    """The people whose decision points are repeated; arrays (people, decision points)."""
-
-    length: NDArray[np.int64]
-    """Of everybody, in decision points, of whole days if there is one, (people,)."""
-    available: Marks
-    shown: Floats
-    """(columns, …) artefacts as they were recorded, NaN elsewhere."""
-    missing: Marks
-    """(columns, …)."""
-    shown_reward: Floats
-    lost: Marks
-    sent: Floats
-    probability: Floats
-    present: Marks
-    reward: Floats
-    """As observed, NaN where missing or flagged."""
-    states: Floats
-    """(columns, …), the same."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +107,9 @@ class PilotModel(Simulator):
     the doses of earlier prompts, the burden, and the memory of derived states.
     """
 
-    study: Study
-    """What the columns mean."""
     participants: NDArray[Any]
     """Ids: those of the pilot, or 0, 1, … for new people."""
-    per_day: int
-    """Decision points a day."""
-    people: PilotPeople
+    people: PilotArrays
     """Whom simulated people repeat."""
     columns: tuple[StateColumn, ...]
     """Of all state variables but the derived ones."""
@@ -154,6 +127,8 @@ class PilotModel(Simulator):
     """Models of the effects that are used, one for each replicate; 0 is the estimate."""
 
     def __post_init__(self) -> None:
+        self.study = self.people.study
+        self.per_day = self.people.per_day
         self.state_names = self.study.state_names
         self.action_names = self.study.actions.names
         self.initial_numbers = 0
@@ -167,10 +142,9 @@ class PilotModel(Simulator):
 
     def _set_effects(self) -> None:
         """Pick the models that are used, and take the effects of the pilot's prompts out of its states and outcomes."""
-        states = self.effects.states
         rows = list(self.draws)
-        self._carried = states.carried[rows]
-        self._response = states.response[rows]
+        self._carried = self.effects.carried[rows]
+        self._response = self.effects.response[rows]
         dose = [part.doses[rows] for part in self.effects.parts]
         carry_over = self.environment.carry_over
         if carry_over == "none":
@@ -250,20 +224,24 @@ class PilotModel(Simulator):
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
         return rng.random(shape)
 
-    @property
-    def _derived(self) -> list[tuple[str, Any]]:
-        return list(self.study.derived_states.items())
-
     def begin(self, numbers: Floats) -> Floats:
         zero = np.zeros(numbers.shape[1:])
         rows = [zero] * (2 + len(self.columns) + len(MEMORIES))
-        memories = [np.broadcast_to(number, zero.shape) for _, state in self._derived for number in state.begin(zero)]
-        return np.stack([*rows, *memories])
+        derived = self.study.derived_states.values()
+        return np.stack([*rows, *(np.broadcast_to(number, zero.shape) for kind in derived for number in kind.begin(zero))])
 
-    def _split(self, state: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """What earlier prompts moved in the state columns, doses, burden, and memories of derived states."""
+    def _split(self, state: Floats) -> tuple[Floats, Floats, Floats]:
+        """What earlier prompts moved in the state columns, doses, and burden."""
         ends = np.cumsum([1, len(self.columns), len(MEMORIES)])
-        return state[1 : ends[1]], state[ends[1] : ends[2]], state[ends[2]], state[ends[2] + 1 :]
+        return state[1 : ends[1]], state[ends[1] : ends[2]], state[ends[2]]
+
+    def _list_derived(self, state: Floats) -> Iterator[tuple[str, DerivedState, tuple[Floats, ...]]]:
+        """Derived states with what they remember."""
+        start = 2 + len(self.columns) + len(MEMORIES)
+        for name, derived in self.study.derived_states.items():
+            size = len(derived.begin(0.0))
+            yield name, derived, tuple(state[start : start + size])
+            start += size
 
     def _rows(self, state: Floats) -> NDArray[np.int64]:
         """The decision point of the pilot that everybody repeats."""
@@ -285,7 +263,7 @@ class PilotModel(Simulator):
 
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         sent = (np.asarray(action) > 0).astype(np.float64)
-        moved, doses, burden, memory = self._split(state)
+        moved, doses, burden = self._split(state)
         reward = self._draw_outcome(state, sent, numbers[0])
         known = ~np.isnan(self.report(state, reward))
         earned = np.where(known, reward, 0.0)
@@ -293,20 +271,19 @@ class PilotModel(Simulator):
             moved = self._of_lanes(self._carried, sent) * moved + self._of_lanes(self._response, sent) * sent
         doses = np.reshape(MEMORIES, (-1, *[1] * sent.ndim)) * doses + sent
         recovery = self.environment.burden.recovery if self.environment.burden is not None else 0.0
-        memories = []
-        start = 0
-        for _, derived in self._derived:
-            size = len(derived.begin(0.0))
-            old = tuple(memory[start : start + size])
-            memories += list(derived.advance(old, sent, earned, known.astype(np.float64), state[TIME]))
-            start += size
+        reported = known.astype(np.float64)
+        memories = [
+            number
+            for _, derived, memory in self._list_derived(state)
+            for number in derived.advance(memory, sent, earned, reported, state[TIME])
+        ]
         return np.stack([state[TIME] + 1, *moved, *doses, recovery * burden + sent, *memories]), reward
 
     def _draw_outcome(self, state: Floats, sent: Floats, uniform: Floats) -> Floats:
         """The reward of a decision point."""
         environment = self.environment
         rows = self._rows(state)
-        moved, doses, burden, _ = self._split(state)
+        moved, doses, burden = self._split(state)
         factor = self.factor
         cost: Floats | float = 0.0
         if environment.half_life is not None:
@@ -368,30 +345,24 @@ class PilotModel(Simulator):
 
     def report(self, state: Array, reward: Array) -> Array:
         rows = self._rows(state)
-        shown = self.people.shown_reward[self.person, rows]
-        reported = np.where(np.isnan(shown), reward, shown)
-        return np.where(self.people.lost[self.person, rows], np.nan, reported)
+        recorded = self.people.recorded_reward[self.person, rows]
+        flagged = np.isnan(self.people.reward[self.person, rows])
+        return np.where(flagged, recorded, reward)
 
     def visible(self, state: Array) -> Array:
         rows = self._rows(state)
         scores = self._look_up_scores(state)
-        shown = self.people.shown[:, self.person, rows]
-        missing = self.people.missing[:, self.person, rows]
-        memory = self._split(state)[3]
+        recorded = self.people.recorded[self.person, rows]
+        flagged = np.isnan(self.people.state[self.person, rows])
         values: dict[str, Floats] = {}
-        read = [name for name in self.study.state_names if name not in self.study.derived_states]
-        for number, (name, column) in enumerate(zip(read, self.columns, strict=True)):
-            value = np.where(np.isnan(shown[number]), column.to_value(scores[number]), shown[number])
-            values[name] = np.where(missing[number], np.nan, value)
-        start = 0
+        for number, column, score in zip(self.people.read, self.columns, scores, strict=True):
+            values[self.state_names[number]] = np.where(flagged[..., number], recorded[..., number], column.to_value(score))
         day = np.floor(state[TIME] / self.per_day)
-        for name, derived in self._derived:
-            size = len(derived.begin(0.0))
+        for name, derived, memory in self._list_derived(state):
             kind = self.study.state[name].variable_kind
             with np.errstate(invalid="ignore"):
-                value = derived.value(tuple(memory[start : start + size]), state[TIME], day)
-            values[name] = np.broadcast_to((np.asarray(value) - kind.centre) / kind.scale, state.shape[1:])
-            start += size
+                value = np.asarray(derived.value(memory, state[TIME], day))
+            values[name] = np.broadcast_to((value - kind.centre) / kind.scale, state.shape[1:])
         return np.stack([values[name] for name in self.state_names]) if values else np.zeros((0, *state.shape[1:]))
 
 
@@ -431,27 +402,26 @@ def fit_pilot(
     if people < FEW_PEOPLE:
         rough = f"{people} participants say little about how people differ: trials simulated from them are rough"
         warnings.warn(rough, FitWarning, stacklevel=2)
-    rng = np.random.default_rng(seed)
+    return _make_model(data, np.random.default_rng(seed), draws)
+
+
+def _make_model(data: PilotArrays, rng: np.random.Generator, draws: int) -> PilotModel:
+    """Scores of the state, parts of the outcome, effects, and values in place of missing ones."""
     columns = []
     scores = []
     moving = []
-    read = []
-    for name, variable in study.state.items():
-        if variable.derived:
-            continue
-        for column_name in study.columns_of(name):
-            number = study.state_names.index(column_name)
-            values = data.state[..., number]
-            _check_known(data, name, values)
-            is_number = variable.kind == Number.name
-            table = ScoreTable.of_values(values[data.present]) if is_number else None
-            mean = 0.0 if is_number else float(np.nanmean(values[data.present]))
-            columns.append(StateColumn(table, mean))
-            scores.append(values - mean if table is None else table.to_scores(values, rng.random(values.shape)))
-            # What is the same for everybody at every time, such as the day, does not respond to prompts.
-            differs = (values != np.roll(values, 1, axis=0)) & ~np.isnan(values) & ~np.isnan(np.roll(values, 1, axis=0))
-            moving.append(bool(differs.any()) and variable.kind in (Number.name, YesNo.name))
-            read.append(number)
+    kinds = {name: variable.kind for name, variable in data.study.state.items() for name in data.study.columns_of(name)}
+    for values, name in zip(data.states, (data.study.state_names[number] for number in data.read), strict=True):
+        _check_known(data, name, values)
+        is_number = kinds[name] == Number.name
+        table = ScoreTable.of_values(values[data.present]) if is_number else None
+        mean = 0.0 if is_number else float(np.nanmean(values[data.present]))
+        columns.append(StateColumn(table, mean))
+        scores.append(values - mean if table is None else table.to_scores(values, rng.random(values.shape)))
+        # What is the same for everybody at every time, such as the day, does not respond to prompts.
+        neighbour = np.roll(values, 1, axis=0)
+        differs = (values != neighbour) & ~np.isnan(values) & ~np.isnan(neighbour)
+        moving.append(bool(differs.any()) and kinds[name] in (Number.name, YesNo.name))
     stacked = np.stack(scores) if scores else np.zeros((0, *data.present.shape))
     shape = OutcomeShape.of_values(data)
     reward = data.reward
@@ -468,33 +438,15 @@ def fit_pilot(
         drawn = _complete(part, rng)
         is_chance = shape.family == "binary" or (shape.family == "zeros" and not levels)
         levels.append(_find_latent(part.fitted, values, rng) if is_chance else np.where(np.isnan(values), drawn, values))
-    for number, column in enumerate(columns):
+    for number, (column, values) in enumerate(zip(columns, data.states, strict=True)):
         if column.table is None:
-            values = np.where(np.isnan(stacked[number]), np.nan, stacked[number] + column.mean)
             expected = np.broadcast_to(fill_with_means(values).mean(axis=1, keepdims=True), values.shape)
             stacked[number] = _find_latent(expected, values, rng)
         else:
             stacked[number] = fill_with_means(stacked[number])
-    recorded = np.moveaxis(data.recorded[..., read], -1, 0)
-    screened = np.moveaxis(data.state[..., read], -1, 0)
-    lengths = data.present.sum(axis=1)
     return PilotModel(
-        study=study,
         participants=data.participants,
-        per_day=data.per_day,
-        people=PilotPeople(
-            length=np.where(lengths >= data.per_day, lengths // data.per_day * data.per_day, lengths),
-            available=data.available,
-            shown=np.where(np.isnan(screened), recorded, np.nan),
-            missing=np.isnan(recorded),
-            shown_reward=np.where(np.isnan(reward), data.recorded_reward, np.nan),
-            lost=np.isnan(data.recorded_reward),
-            sent=data.sent,
-            probability=data.probability,
-            present=data.present,
-            reward=reward,
-            states=screened,
-        ),
+        people=data,
         columns=tuple(columns),
         scores=stacked,
         outcome=shape,
@@ -599,70 +551,42 @@ def from_study(
             noise[:, t] = share_carried * noise[:, t - 1] + np.sqrt(1 - share_carried**2) * noise[:, t]
         return np.asarray(level + np.sqrt(1 - share_between) * noise)
 
-    columns = []
-    scores = []
+    state = np.full((*shape, len(study.state_names)), np.nan)
     for name, variable in study.state.items():
-        kind = variable.variable_kind
         if variable.derived:
             continue
+        numbers = [study.state_names.index(column) for column in study.columns_of(name)]
+        kind = variable.variable_kind
         if variable.kind == Number.name:
-            span = kind.range if kind.range is not None else (kind.centre - 3 * kind.scale, kind.centre + 3 * kind.scale)
-            edges = np.linspace(-3.0, 3.0, 101)
-            values = (np.linspace(*span, 101) - kind.centre) / kind.scale
-            columns.append(StateColumn(ScoreTable(values, edges, edges), 0.0))
-            scores.append(wander(0.25, 0.5))
-            continue
-        # All levels equally often, in runs: thirds (halves, …) of a number that carries over.
-        level = np.argsort(np.argsort(wander(0.1, 0.7), axis=None), axis=None).reshape(shape) / (participants * points)
-        names = study.columns_of(name)
-        code = np.floor(level * (len(names) + 1))
-        columns += [StateColumn(None, 1 / (len(names) + 1))] * len(names)
-        scores += [np.where(code == 1 + number, 0.5, -0.5) for number in range(len(names))]
-    outcome = OutcomeShape("continuous", limits or (-np.inf, np.inf), 0.0, 0.0)
-    size = len(columns)
-    part = OutcomeEffects(
-        now=np.zeros(1),
-        moderators=np.zeros((1, size)),
-        states=np.zeros((1, size)),
-        doses=np.zeros((1, len(MEMORIES))),
-        deviation=np.zeros(participants),
-        deviation_error=np.zeros(participants),
-        fitted=np.zeros(shape),
-        residual=np.zeros(shape),
-    )
-    effects = PilotEffects(
-        states=StateEffects(np.zeros((1, size)), np.zeros((1, size))),
-        parts=(part,),
-        rate=0.0,
-        doses=np.ones(len(MEMORIES)),
-        most=np.full(len(MEMORIES), np.inf),
-        people=participants,
-        scale=(1.0,),
-        spread=float(sd),
-    )
+            low, high = (
+                kind.range if kind.range is not None else (kind.centre - 3 * kind.scale, kind.centre + 3 * kind.scale)
+            )
+            # Three standard deviations on either side fill the range.
+            values = (low + high) / 2 + (high - low) / 6 * wander(0.25, 0.5)
+            state[..., numbers[0]] = (values.clip(low, high) - kind.centre) / kind.scale
+        else:
+            # All levels equally often, in runs: thirds (halves, …) of a number that carries over.
+            rank = np.argsort(np.argsort(wander(0.1, 0.7), axis=None), axis=None).reshape(shape) / (participants * points)
+            level = np.floor(rank * (len(numbers) + 1))
+            state[..., numbers] = level[..., None] == 1 + np.arange(len(numbers))
+    reward = mean + sd * wander(between, carried)
+    reward = reward if limits is None else reward.clip(*limits)
     marks = wander(0.1, 0.5)
     lost = wander(0.1, 0.5)
     count = per_day or (study.days if isinstance(study.days, int) else 1)
-    return PilotModel(
+    data = PilotArrays(
         study=study,
         participants=np.arange(participants),
+        present=np.ones(shape, dtype=bool),
+        state=state,
+        recorded=state,
+        available=marks <= np.quantile(marks, availability),
+        sent=np.zeros(shape),
+        probability=np.zeros(shape),
+        reward=np.where(lost < np.quantile(lost, missing), np.nan, reward),
+        recorded_reward=np.where(lost < np.quantile(lost, missing), np.nan, reward),
+        slot=np.broadcast_to(np.arange(points) % count, shape),
         per_day=count,
-        people=PilotPeople(
-            length=np.full(participants, max(points // count * count, 1)),
-            available=marks <= np.quantile(marks, availability),
-            shown=np.full((size, *shape), np.nan),
-            missing=np.zeros((size, *shape), dtype=bool),
-            shown_reward=np.full(shape, np.nan),
-            lost=lost < np.quantile(lost, missing) if missing else np.zeros(shape, dtype=bool),
-            sent=np.zeros(shape),
-            probability=np.full(shape, 0.5),
-            present=np.ones(shape, dtype=bool),
-            reward=np.full(shape, np.nan),
-            states=np.full((size, *shape), np.nan),
-        ),
-        columns=tuple(columns),
-        scores=np.stack(scores) if scores else np.zeros((0, *shape)),
-        outcome=outcome,
-        levels=(mean + sd * wander(between, carried),),
-        effects=effects,
     )
+    # Nothing was sent, so that all effects are 0.
+    return _make_model(data, rng, draws=2)

@@ -1,10 +1,9 @@
-"""The answers about every candidate over all trials, and the recommendation by a stated rule.
+"""The answers about every candidate over all trials, and the recommendation by a stated rule (docs/rehearsal.md).
 
-Every candidate is judged except the references: coin, never, always, and the best fixed probability, which is unknown before
-a trial. In one environment a candidate is safely better when
+In one environment a candidate is safely better when
 
-1. its mean outcome is significantly higher than the coin's, and 2. than never's: the one-sided 95 % limit of the paired
-   difference, with the pilot's uncertainty and the simulation's, lies above 0;
+1. its mean outcome is significantly higher than the coin's: the one-sided 90 % limit of the paired difference, with the
+   pilot's uncertainty and the simulation's, lies above 0; 2. it is higher than never's with a probability of two thirds;
 3. it does not harm significantly more people than the plan allows, or than the coin;
 4. it does not lose significantly more power against the coin than the plan allows;
 5. its primary analysis does not reject significantly more often than its level where there is no effect.
@@ -26,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
-from surefoot.inference.intervals import Interval, jackknife_interval, t_interval, t_quantile, wilson_interval
+from surefoot.inference.intervals import Interval, t_interval, t_quantile, wilson_interval
 from surefoot.rehearsal.environments import Environment
 from surefoot.rehearsal.plan import COIN, NEVER, REFERENCES, Candidate, SafetyRule
 from surefoot.reports.numbers import format_number, format_percent
@@ -48,18 +47,20 @@ MEANS = (
 )
 """Measures that are averaged over trials."""
 NONE = "no candidate is safely better than a coin"
+SURE = 0.9
+"""Confidence of the one-sided limit of the gain over a coin."""
+LIKELY = 2 / 3
+"""Probability with which a recommended candidate is better than never."""
 MOSTLY = 0.5
 """Guard rails that refuse more than this share of the updates are named."""
 
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """What a pilot leaves open; without a pilot nothing is."""
+    """People in the pilot, and the standard error of their mean reward; without a pilot nothing is open."""
 
     people: int = 0
-    """In the pilot."""
     level: float = 0.0
-    """Standard error of the mean reward between people."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,17 +105,15 @@ class CandidateAnswers:
     ) -> CandidateAnswers:
         """From the results of blocks in the order of their trials."""
 
-        def collect(results: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+        def collect(results: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Floats], dict[str, list[Any]]]:
             joined: dict[str, list[Any]] = {}
             for block in results:
                 for measure, values in block[candidate.name].items():
                     joined.setdefault(measure, []).extend(values)
-            return joined
+            texts = {name: joined.pop(name, []) for name in ("no_analysis", "refused_by", "failures")}
+            return {measure: np.asarray(values, dtype=np.float64) for measure, values in joined.items()}, texts
 
-        joined = collect(blocks)
-        texts = {name: joined.pop(name) for name in ("no_analysis", "refused_by", "failures")}
-        numbers = {measure: np.asarray(values, dtype=np.float64) for measure, values in joined.items()}
-        redrawn = collect(drawn)
+        numbers, texts = collect(blocks)
         refusals = Counter(check for checks in texts["refused_by"] for check in checks)
         return cls(
             environment=environment.title,
@@ -123,7 +122,7 @@ class CandidateAnswers:
             level=level,
             is_null=environment.is_null,
             values=numbers,
-            drawn={measure: np.asarray(redrawn[measure], dtype=np.float64) for measure in numbers if measure in redrawn},
+            drawn=collect(drawn)[0],
             uncertainty=uncertainty,
             reasons=tuple(dict.fromkeys(text for text in texts["no_analysis"] if text)),
             refusals=dict(refusals.most_common()),
@@ -172,10 +171,10 @@ class CandidateAnswers:
             return interval._replace(low=max(interval.low, 0.0), high=min(interval.high, 1.0))
         return interval
 
-    def lower_limit(self, measure: str) -> float:
-        """The one-sided 95 % limit of a mean."""
+    def lower_limit(self, measure: str, confidence: float) -> float:
+        """The one-sided limit of a mean."""
         interval = self.mean(measure)
-        return interval.value - float(stdtrit(self._degrees, 0.95)) * interval.standard_error
+        return interval.value - float(stdtrit(self._degrees, confidence)) * interval.standard_error
 
     @property
     def _analysed(self) -> NDArray[np.bool_]:
@@ -212,11 +211,8 @@ class CandidateAnswers:
         count = len(estimate)
         if count < FEW:
             return NOTHING
-        # Σ (x − x̄)² without one value falls by n/(n − 1) (x − x̄)².
-        deviations = (estimate - estimate.mean()) ** 2
-        squares = (deviations.sum() - count / (count - 1) * deviations).clip(0)
-        without = np.sqrt(squares / (count - 2)) / ((error.sum() - error) / (count - 1))
-        return jackknife_interval(float(estimate.std(ddof=1) / error.mean()), without)
+        ratio = float(estimate.std(ddof=1) / error.mean())
+        return t_interval(ratio, ratio / np.sqrt(2 * (count - 1)), count - 1)
 
     @property
     def refused_updates(self) -> Interval:
@@ -226,15 +222,6 @@ class CandidateAnswers:
         with np.errstate(invalid="ignore"):
             interval = self._make_interval(refused / judged, None, "harmed")
         return interval if judged.any() else NOTHING
-
-    @property
-    def curves(self) -> dict[str, tuple[Floats, Floats]]:
-        """Mean over trials and its simulation error, by the day of the participants."""
-        root = np.sqrt(self.trials)
-        return {
-            name: (np.asarray(self.values[name].mean(axis=0)), np.asarray(self.values[name].std(axis=0, ddof=1) / root))
-            for name in CURVES
-        }
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON: estimate, standard error, 95 % interval, simulation error, and the spread of
@@ -260,28 +247,21 @@ class CandidateAnswers:
             "updates_failed_because": list(self.failures),
             **means,
             **{name: interval._asdict() for name, interval in others.items()},
-            "curves": {
-                name: {"mean": mean.tolist(), "error": error.tolist()} for name, (mean, error) in self.curves.items()
-            },
+            "curves": {name: self.values[name].mean(axis=0).tolist() for name in CURVES},
         }
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Reasons not to recommend a candidate in an environment; none where it is safely better than a coin."""
+    """Reasons not to recommend a candidate in an environment: dangers (conditions 3 to 5) and doubts about its gain (1, 2);
+    it is `worse` where its mean outcome is significantly lower than the coin's."""
 
     candidate: str
-    """Its name."""
     over_coin: Interval
-    """Difference of mean outcomes."""
     over_never: Interval
-    """The same against never."""
     worse: bool
-    """Whether its mean outcome is significantly lower than the coin's."""
     unsafe: tuple[str, ...]
-    """Dangers (conditions 3 to 5)."""
     doubts: tuple[str, ...]
-    """Doubts about its gain (conditions 1 and 2)."""
 
     @property
     def is_better(self) -> bool:
@@ -310,13 +290,8 @@ class Recommendation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
-        verdicts = to_plain(self.verdicts)
-        return {
-            "environment": self.environment,
-            "candidate": self.candidate,
-            "text": self.sentence,
-            "verdicts": verdicts,
-        }
+        plain: dict[str, Any] = to_plain(self)
+        return {**plain, "text": self.sentence}
 
 
 def recommend(
@@ -333,17 +308,17 @@ def recommend(
         if name in REFERENCES:
             continue
         over_coin = candidate.mean("over_coin")
-        doubts = tuple(
-            f"its mean outcome is not significantly higher than {reference}'s ({show_interval(candidate.mean(measure))})"
-            for reference, measure in (("the coin", "over_coin"), ("never", "over_never"))
-            if not candidate.lower_limit(measure) > 0
-        )
+        over_never = candidate.mean("over_never")
+        doubts = []
+        if not candidate.lower_limit("over_coin", SURE) > 0:
+            doubts.append(f"its mean outcome is not significantly higher than the coin's ({show_interval(over_coin)})")
+        if not candidate.lower_limit("over_never", LIKELY) > 0:
+            doubts.append(f"its mean outcome is not likely higher than never's ({show_interval(over_never)})")
         dangers = tuple(_list_dangers(candidate, coin, null[name], rule))
-        verdicts.append(Verdict(name, over_coin, candidate.mean("over_never"), over_coin.high < 0, dangers, doubts))
+        verdicts.append(Verdict(name, over_coin, over_never, over_coin.high < 0, dangers, tuple(doubts)))
     better = [verdict for verdict in verdicts if verdict.is_better]
     if not better:
-        reason = _explain_none(verdicts, answers)
-        return Recommendation(coin.environment, None, reason, tuple(verdicts), is_judged)
+        return Recommendation(coin.environment, None, _explain_none(verdicts, answers), tuple(verdicts), is_judged)
     best = max(better, key=lambda verdict: verdict.over_coin.value)
     winner = answers[best.candidate]
     alike = [

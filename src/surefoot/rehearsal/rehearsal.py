@@ -89,7 +89,7 @@ def rehearse(
     ... environment = [{{effect = 0.3}}]
     ... design = {design}''')
     >>> rehearsal = rehearse(None, study, plan, jobs=1)
-    >>> [environment.name for environment in rehearsal.environments], list(rehearsal.answers["effect 0.3"])
+    >>> [environment.title for environment in rehearsal.environments], list(rehearsal.answers["effect 0.3"])
     (['no effect', 'effect 0.3'], ['coin', 'never', 'always', 'best fixed', 'saccb'])
     """
     study = study if isinstance(study, Study) else Study.load(study)
@@ -142,6 +142,8 @@ def rehearse(
         Block(number, first, min(plan.block, plan.trials - first), kind)
         for first in range(0, plan.trials, plan.block)
         for number in numbers
+        # The ends of a range are shown and not judged: a block is enough.
+        if environments[number].carry_over == "estimate" or first == 0
         for kind in (("trials", "draws") if environments[number].is_drawn else ("trials",))
     ]
     with tempfile.TemporaryDirectory(prefix="surefoot-rehearsal-") as temporary:

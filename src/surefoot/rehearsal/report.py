@@ -13,11 +13,11 @@ from surefoot.atomic_files import json_text, write_texts
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval
 from surefoot.rehearsal.environments import Environment
-from surefoot.rehearsal.model_checks import LAGS, PilotChecks
+from surefoot.rehearsal.model_checks import PilotChecks
 from surefoot.rehearsal.pilot_effects import PilotEffects
 from surefoot.rehearsal.plan import NEVER, RehearsalPlan, TrialDesign
 from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation, show_interval
-from surefoot.reports.figures import BLUE, GREY, ORANGE, SERIES, add_legend, interval_bars, label_axes, new_figure
+from surefoot.reports.figures import BLUE, GREY, SERIES, add_legend, interval_bars, label_axes, new_figure
 from surefoot.reports.numbers import format_number, format_percent
 from surefoot.reports.render import inline_svg, render
 from surefoot.reports.summaries import ShownResult, make_table, to_plain
@@ -103,6 +103,7 @@ class Rehearsal(ShownResult):
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
         checks = self.checks
+        effects = self.effects
         return {
             "warnings": list(self.warnings),
             "recommendation": self.overall.to_dict(),
@@ -117,13 +118,10 @@ class Rehearsal(ShownResult):
                 for environment, tuned in zip(self.environments, self.tuned, strict=True)
             ],
             "model": None if checks is None else checks.to_dict(),
-            "pilot_effects": {name: to_plain(effect) for name, effect in self._list_effects().items()},
+            "pilot_effects": None if effects is None else to_plain({"now": effects.now, "later": effects.later}),
             "notes": list(self.notes),
             "manifest": dict(self.manifest),
         }
-
-    def _list_effects(self) -> dict[str, Interval]:
-        return {} if self.effects is None else {"now": self.effects.now, "later": self.effects.later}
 
     @property
     def effect_sentences(self) -> list[str]:
@@ -183,50 +181,27 @@ class Rehearsal(ShownResult):
         console.print(f"{self.next_step}.", markup=False)
 
     def plot(self, environment: str | None = None) -> Figure:
-        """The gain of every candidate over a coin in an environment, the last one unless named."""
-        return self._draw_gains(environment or self.environments[-1].title)[0]
+        """The gain of every candidate over a coin in an environment, the first with an effect unless named."""
+        return self._draw_gains(environment or self.environments[:2][-1].title)[0]
 
     def _draw_gains(self, environment: str) -> tuple[Figure, str]:
-        return _draw_intervals(
-            {name: candidate.mean("over_coin") for name, candidate in self.answers[environment].items()},
-            title="Gain over a coin",
-            x=f"mean outcome minus the coin's ({self.unit})",
-            note="Over the same people with the same chance; 95 % intervals with the pilot's uncertainty.",
-        )
+        """A dot with its interval for each candidate, the first at the top."""
+        gains = {name: candidate.mean("over_coin") for name, candidate in list(self.answers[environment].items())[::-1]}
+        rows = range(len(gains))
+        figure, axes = new_figure(width=5.6, height=1.4 + 0.36 * len(gains))
+        values, bars = interval_bars(list(gains.values()))
+        axes.errorbar(values, rows, xerr=bars, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
+        axes.axvline(0, color=GREY, linewidth=1.0)
+        axes.set_yticks(rows, list(gains))
+        label_axes(axes, x=f"mean outcome minus the coin's ({self.unit})", y="", title="Gain over a coin")
+        return figure, "Over the same people with the same chance; 95 % intervals with the pilot's uncertainty."
 
     def render_page(self, *, title: str, source: str) -> str:
         sections = [
             self._describe_environment(environment, recommendation, tuned)
             for environment, recommendation, tuned in zip(self.environments, self.by_environment, self.tuned, strict=True)
         ]
-        lags = []
-        if self.checks is not None:
-            figure, note = self._draw_lags(self.checks)
-            lags = [(inline_svg(figure, note), note)]
-        return render(
-            "rehearsal.html",
-            title=title,
-            source=source,
-            rehearsal=self,
-            sections=sections,
-            lags=lags,
-            legend=self._legend,
-        )
-
-    @staticmethod
-    def _draw_lags(checks: PilotChecks) -> tuple[Figure, str]:
-        """The effect of one prompt at once and later."""
-        rows = checks.checks[: 1 + len(LAGS)]
-        lags = [0, *LAGS]
-        figure, axes = new_figure(width=5.6, height=3.4)
-        low = [row.low for row in rows]
-        high = [row.high for row in rows]
-        axes.fill_between(lags, low, high, color=BLUE, alpha=0.25, linewidth=0, label="95 % of simulated pilots")
-        axes.plot(lags, [row.observed for row in rows], color=ORANGE, marker="o", markersize=4, label="pilot")
-        axes.axhline(0, color=GREY, linewidth=0.8)
-        label_axes(axes, x="decision points later", y="effect of a prompt on the outcome", title="Effects of one prompt")
-        add_legend(figure, axes)
-        return figure, "The effect of one prompt on the outcomes that follow it, in the pilot and in the model."
+        return render("rehearsal.html", title=title, source=source, rehearsal=self, sections=sections, legend=self._legend)
 
     @property
     def _legend(self) -> str:
@@ -246,74 +221,38 @@ class Rehearsal(ShownResult):
     ) -> dict[str, Any]:
         """The section of the page about one environment."""
         answers = self.answers[environment.title]
-        level = self.plan.rule.level
-        rejections = {name: candidate.rejections for name, candidate in answers.items()}
-        prompts = {name: candidate.curves["sent_by_day"] for name, candidate in answers.items()}
-        charts = [
-            _draw_curves(
-                {name: (100 * mean, 100 * error) for name, (mean, error) in prompts.items()},
-                title="Prompts",
-                y="% of available decision points",
-                note="The share of available decision points with a prompt; bands are the simulation's error.",
-                limits=(-3, 103),
-            ),
-            _draw_intervals(
-                {name: interval for name, interval in rejections.items() if not np.isnan(interval.value)},
-                title="Type I error" if environment.is_null else "Power",
-                x="% of trials in which the primary analysis finds an effect",
-                note=f"95 % intervals; the dashed line is the level of the test, {100 * level:g} %.",
-                level=level,
-            ),
-        ]
+        root = np.sqrt(len(answers[NEVER].values["outcome"]))
+        prompts = {name: 100 * candidate.values["sent_by_day"] for name, candidate in answers.items()}
+        note = "The share of available decision points with a prompt; bands are the simulation's error."
+        charts = [_draw_curves(prompts, root, "Prompts", "% of available decision points", note)]
         if not environment.is_null:  # Without an effect no outcome differs.
             never = answers[NEVER].values["outcome_by_day"]
-            by_day = {name: candidate.values["outcome_by_day"] - never for name, candidate in answers.items()}
-            root = np.sqrt(self.trials)
-            charts = [
-                self._draw_gains(environment.title),
-                _draw_curves(
-                    {name: (days.mean(axis=0), days.std(axis=0, ddof=1) / root) for name, days in by_day.items()},
-                    title="Learning",
-                    y=f"mean outcome minus never's ({self.unit})",
-                    note="The mean outcome of every day against sending nothing; bands are the simulation's error.",
-                ),
-                *charts,
-            ]
-        refusals = []
-        for name, candidate in answers.items():
-            judged = int(candidate.values["updates_done"].sum() + candidate.values["updates_refused"].sum())
-            counts = ", ".join(f"{check} {count} of {judged}" for check, count in candidate.refusals.items())
-            refusals += [f"{name}: {counts}"] if counts else []
+            gains = {name: candidate.values["outcome_by_day"] - never for name, candidate in answers.items()}
+            note = "The mean outcome of every day against sending nothing; bands are the simulation's error."
+            learning = _draw_curves(gains, root, "Learning", f"mean outcome minus never's ({self.unit})", note)
+            charts = [self._draw_gains(environment.title), learning, *charts]
         return {
             "environment": environment,
             "recommendation": recommendation,
+            "answers": answers,
             "rows": tabulate(answers),
             "charts": [(inline_svg(figure, note), note) for figure, note in charts],
             "tuned": tuned,
-            # Never and always leave nothing to compare, so that their trials cannot be analysed.
-            "reasons": [
-                f"{name}: {candidate.reasons[0]}"
-                for name, candidate in answers.items()
-                if candidate.reasons and candidate.sends not in (0, 1)
-            ],
-            "refusals": refusals,
-            "failures": [f"{name}: {candidate.failures[0]}" for name, candidate in answers.items() if candidate.failures],
         }
 
 
 def tabulate(answers: Answers) -> list[dict[str, str]]:
     """A row for each candidate: column → entry."""
 
-    def show(interval: Interval, unit: float = 1.0) -> str:
+    def show(interval: Interval) -> str:
         """A number with its interval, with the digits that its standard error supports."""
         if np.isnan(interval.value):
             return "–"
-        spread = interval.standard_error * unit
-        if not spread > 0:
-            return format_number(interval.value * unit)
-        digits = min(max(0, -int(np.floor(np.log10(spread)))), 9)
-        numbers = [f"{number * unit:,.{digits}f}".replace("-", "−") for number in (interval.value, *interval[2:])]
-        return f"{numbers[0]} ({numbers[1]} to {numbers[2]})"
+        if not interval.standard_error > 0:
+            return format_number(interval.value)
+        digits = max(0, -int(np.floor(np.log10(max(interval.standard_error, abs(interval.value) / 50)))))
+        value, low, high = (f"{number:,.{digits}f}".replace("-", "−") for number in (interval.value, *interval[2:]))
+        return f"{value} ({low} to {high})"
 
     def show_percent(interval: Interval) -> str:
         if np.isnan(interval.value):
@@ -348,39 +287,19 @@ def tabulate(answers: Answers) -> list[dict[str, str]]:
     return rows
 
 
-def _draw_intervals(
-    intervals: Mapping[str, Interval], *, title: str, x: str, note: str, level: float | None = None
-) -> tuple[Figure, str]:
-    """A dot with its interval for each candidate, the first at the top; shares in per cent against a level, or gains
-    against 0."""
-    names = list(intervals)[::-1]
-    figure, axes = new_figure(width=5.6, height=1.4 + 0.36 * len(names))
-    values, bars = interval_bars([intervals[name] for name in names], 1.0 if level is None else 100.0)
-    axes.errorbar(values, range(len(names)), xerr=bars, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
-    axes.axvline(100 * level if level else 0, color=GREY, linewidth=1.0, linestyle="--" if level else "-")
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(-0.5, max(len(names), 1) - 0.5)
-    if level is not None:
-        axes.set_xlim(left=0)
-    label_axes(axes, x=x, y="", title=title)
-    return figure, note
-
-
-def _draw_curves(
-    curves: Mapping[str, tuple[Any, Any]], *, title: str, y: str, note: str, limits: tuple[float, float] | None = None
-) -> tuple[Figure, str]:
-    """Means by day with 95 % bands of simulation error; further dashes where colours repeat."""
+def _draw_curves(curves: Mapping[str, Any], root: float, title: str, y: str, note: str) -> tuple[Figure, str]:
+    """Means by day of values (trials, days), with 95 % bands of simulation error; further dashes where colours repeat."""
     figure, axes = new_figure(width=5.6, height=4.2)
-    for number, (name, (mean, error)) in enumerate(curves.items()):
-        if np.isnan(mean).all():
+    for number, (name, values) in enumerate(curves.items()):
+        if np.isnan(values).all():
             continue
+        mean = values.mean(axis=0)
+        half = 1.96 * values.std(axis=0, ddof=1) / root
         colour = SERIES[number % len(SERIES)]
         dash = ("-", "--", ":")[number // len(SERIES) % 3]
         days = np.arange(1, len(mean) + 1)
         axes.plot(days, mean, color=colour, linestyle=dash, linewidth=1.6, label=name)
-        axes.fill_between(days, mean - 1.96 * error, mean + 1.96 * error, color=colour, alpha=0.2, linewidth=0)
-    if limits is not None:
-        axes.set_ylim(*limits)
+        axes.fill_between(days, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
     label_axes(axes, x="day of the participant", y=y, title=title)
     add_legend(figure, axes, columns=3)
     return figure, note

@@ -27,20 +27,14 @@ POLICY_COLUMN = "policy_id"
 
 
 class ScoredNumber(NamedTuple):
-    """One number of the trial and its prediction."""
+    """One number of the trial, the 95 % prediction interval for a single trial, and `as rehearsed`, `lower` or `higher`."""
 
     name: str
-    """The number."""
     predicted: float
-    """Its mean in the rehearsal."""
     low: float
-    """The lower end of the 95 % prediction interval for a single trial."""
     high: float
-    """The upper end."""
     happened: float
-    """In the trial."""
     verdict: str
-    """`as rehearsed`, `lower` or `higher`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,9 +71,8 @@ class RehearsalScore(ShownResult):
     def print_summary(self, console: Console) -> None:
         table = make_table("", "rehearsed", "95 % of trials", "trial", "")
         for number in self.numbers:
-            span = f"{format_number(number.low)} to {format_number(number.high)}"
-            row = (number.name, format_number(number.predicted), span, format_number(number.happened), number.verdict)
-            table.add_row(*row)
+            predicted, low, high, happened = map(format_number, number[1:5])
+            table.add_row(number.name, predicted, f"{low} to {high}", happened, number.verdict)
         console.print(table)
         console.print(f"{self.candidate}, {self.environment}: {self.verdict}", markup=False)
 
@@ -145,9 +138,10 @@ def score_rehearsal(
         happened["estimate"] = ("effect of a prompt", float(effect.params[0]))
     except InputError:
         pass  # A policy without chance leaves nothing to compare.
-    versions = _count_versions(study, trial)
-    if versions is not None:
-        happened["updates_done"] = ("updates that went live", float(versions))
+    tables = [LogFile(file).read_cells()[0] for file in study_files(study, trial)]
+    if all(POLICY_COLUMN in table.column_names for table in tables):
+        cells = {str(cell) for table in tables for cell in table[POLICY_COLUMN].to_pylist()}
+        happened["updates_done"] = ("updates that went live", float(len(cells - {"None", ""})))
     numbers = []
     for measure, (words, value) in happened.items():
         predicted = answer[measure]
@@ -163,14 +157,3 @@ def _average_people(values: Any, participant: Any) -> float:
     count = np.bincount(participant[known])
     total = np.bincount(participant[known], values[known])
     return float((total[count > 0] / count[count > 0]).mean())
-
-
-def _count_versions(study: Study, trial: Path) -> int | None:
-    """Policy versions that decided anything; None where the logs do not name them."""
-    versions: set[str] = set()
-    for file in study_files(study, trial):
-        cells, _ = LogFile(file).read_cells()
-        if POLICY_COLUMN not in cells.column_names:
-            return None
-        versions |= {str(value) for value in cells[POLICY_COLUMN].to_pylist() if value not in (None, "")}
-    return len(versions)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from surefoot.effects.analysis import Analysis
 from surefoot.effects.study_effects import estimate_primary_effect
 from surefoot.errors import InputError
+from surefoot.policies import fixed
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.plan import BEST_FIXED, COIN, NEVER, Candidate, TrialDesign
 from surefoot.rehearsal.trial_run import DECIDERS, TrialRecord, run_trials
@@ -23,14 +24,16 @@ UPDATE_STATES = ("done", "refused", "waiting", "failed")
 
 
 class Block(NamedTuple):
-    """Some trials of one environment, the smallest unit of work that is stored."""
+    """Some trials of one environment, the smallest unit of work that is stored.
+
+    Kinds: `trials` with the estimated effects; `draws`, the same trials with effects drawn from the pilot's uncertainty,
+    another draw for each; `tuning`, trials with seeds of their own, which find the best fixed probability.
+    """
 
     environment: int
     first: int
     trials: int
     kind: str = "trials"
-    """`trials` with the estimated effects; `draws`, the same trials with effects drawn from the pilot's uncertainty, another
-    draw for each; `tuning`, trials with seeds of their own, which find the best fixed probability."""
 
     @property
     def name(self) -> str:
@@ -39,21 +42,18 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """Everything that a block needs."""
+    """Everything that a block needs: the people in every environment, candidates (without the best fixed probability, which
+    differs between environments), the primary analysis, and the results of `tune`. A mean reward lower by `harm` than
+    never's harms."""
 
     models: tuple[PilotModel, ...]
-    """The people, in every environment."""
     candidates: tuple[Candidate, ...]
-    """Without the best fixed probability, which differs between environments."""
     design: TrialDesign
     seed: int
     harm: float
-    """A mean reward lower by this than never's harms."""
     analysis: Analysis
     estimator: str
-    """Of the primary analysis."""
     tuned: tuple[Mapping[str, Any], ...] = ()
-    """The result of `tune` for every environment; empty before that."""
 
     def draw_people(self, block: Block) -> tuple[PilotModel, list[int]]:
         """New people for every trial of the block, and the seeds of the trials, the same for all candidates and blocks."""
@@ -67,18 +67,19 @@ class Stage:
     def list_candidates(self, environment: int) -> list[Candidate]:
         """All of them, the best fixed probability after the other references."""
         best = Candidate.fixed(self.candidates[0].study, self.tuned[environment]["best_fixed"], BEST_FIXED)
-        fixed = [candidate for candidate in self.candidates if not candidate.learns]
-        return [*fixed, best, *(candidate for candidate in self.candidates if candidate.learns)]
+        references = [candidate for candidate in self.candidates if not candidate.learns]
+        return [*references, best, *(candidate for candidate in self.candidates if candidate.learns)]
 
 
 def tune(block: Block, stage: Stage) -> dict[str, Any]:
-    """The mean reward of every fixed probability, and the best one."""
+    """The mean reward of every fixed probability, for people who stay, and the best one."""
     people, seeds = stage.draw_people(block)
-    study = stage.candidates[0].study
+    others = len(people.action_names) - 1
     means = {}
     for send in FIXED_GRID:
-        records = run_trials(people, Candidate.fixed(study, send), stage.design, seeds=seeds)
-        means[f"{send:g}"] = float(np.nanmean(_pad_rewards(records, stage.design)))
+        policy = fixed([1 - send, *[send / others] * others])
+        simulation = people.start(seed=seeds).advance(policy, stage.design.decision_points)
+        means[f"{send:g}"] = float(simulation.rewards.mean())
     return {"means": means, "best_fixed": max(FIXED_GRID, key=lambda send: means[f"{send:g}"])}
 
 

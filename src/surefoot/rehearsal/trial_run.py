@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -40,37 +39,30 @@ FIXED, POLICY, FALLBACK, WARM_UP, UNAVAILABLE = map(
 
 @dataclass(frozen=True)
 class UpdateRecord:
-    """One update of a trial."""
+    """An update after a day of the trial: `done`, `refused` by checks, `waiting` or `failed`, and why it was not done."""
 
     day: int
-    """The day of the trial that it followed, from 0."""
     state: str
-    """`done`, `refused`, `waiting` or `failed`."""
     refused_by: tuple[str, ...]
-    """The checks that did not pass."""
     message: str | None
-    """Why it was not done."""
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
 class TrialRecord:
-    """One trial from its first day to its last."""
+    """One trial from its first day to its last.
+
+    `logs` are those of the trial, participant after participant, without rewards that were lost or too late. For every row:
+    the day of the trial and of the participant (from 0), the true reward, reported or not, and who decided (positions in
+    `DECIDERS`). `left` is everybody's own day after which they left, NaN for people who stayed.
+    """
 
     logs: Trajectories
-    """The logs of the trial, participant after participant; rewards that were lost, or too late, are missing."""
     day: NDArray[np.int64]
-    """(rows) The day of the trial, from 0."""
     own_day: NDArray[np.int64]
-    """(rows) The participant's own day, from 0."""
     reward: Floats
-    """(rows) The true reward, reported or not."""
     source: NDArray[np.int64]
-    """(rows) Who decided: positions in `DECIDERS`."""
     updates: list[UpdateRecord]
-    """In their order."""
     left: Floats
-    """(people) The own day after which a participant left, NaN for people who stayed."""
 
 
 def run_trials(
@@ -115,8 +107,8 @@ def run_trials(
     >>> run_trials(sf.simulators.HeartSteps(3), coin, design, seeds=[1])[0].logs.shape
     (60, 3)
     """
-    secrets = secrets or [next(streams(seed, "draws", ["secret"])).bytes(32) for seed in seeds]
-    trials = _Trials(simulator, candidate, design, seeds, secrets)
+    keys = list(secrets or ()) or [next(streams(seed, "draws", ["secret"])).bytes(32) for seed in seeds]
+    trials = _Trials(simulator, candidate, design, seeds, keys)
     for day in range(design.calendar_days):
         trials.run_day(day)
     return [trials.finish(trial) for trial in range(len(seeds))]
@@ -165,12 +157,7 @@ class _Trials:
     """Several trials at the same time; arrays are (trials, people, …)."""
 
     def __init__(
-        self,
-        simulator: Simulator,
-        candidate: Candidate,
-        design: TrialDesign,
-        seeds: Sequence[Seed],
-        secrets: Sequence[bytes],
+        self, simulator: Simulator, candidate: Candidate, design: TrialDesign, seeds: Sequence[Seed], secrets: list[bytes]
     ) -> None:
         study = candidate.study.with_trial_columns()
         self._candidate = candidate
@@ -296,7 +283,6 @@ class _Trials:
 
     def _update(self, trial: int, day: int) -> UpdateRecord:
         """Learn from everything known in one trial after a day; a policy that passes the checks goes live."""
-        began = perf_counter()
         measured = self._measure(trial, day)
 
         def label(row: int) -> str:
@@ -308,14 +294,14 @@ class _Trials:
                 self._update_study, measured, self._policies[trial], self._coefficients[trial], label=label
             )
         except InputError as error:
-            return UpdateRecord(day, "failed", (), str(error), perf_counter() - began)
+            return UpdateRecord(day, "failed", (), str(error))
         if proposal.state == "done" and proposal.policies is not None:
             self._policies[trial] = proposal.policies
             self._coefficients[trial] = proposal.coefficients
             self._since[trial] = timedelta(days=day, hours=UPDATE_HOUR)
             self._covered[trial] = proposal.policies.covers(np.array(self._ids))
         refused = tuple(finding.check for finding in proposal.findings if not finding.passed)
-        return UpdateRecord(day, proposal.state, refused, proposal.message, perf_counter() - began)
+        return UpdateRecord(day, proposal.state, refused, proposal.message)
 
     def _measure(self, trial: int, day: int) -> StudyLogs:
         """Everything known in one trial in the night after a day, participant after participant."""
