@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -432,11 +432,100 @@ def fit_analysis(
     return result
 
 
-wcls = partial(excursion_effect, estimator="wcls")
-"""Weighted and centred least squares for a continuous outcome: `excursion_effect` with this estimator."""
-emee = partial(excursion_effect, estimator="emee")
-"""The marginal excursion effect on a binary outcome, as log relative risk: `excursion_effect` with this estimator."""
-emee2 = partial(excursion_effect, estimator="emee2")
-"""EMEE without weights, for a binary outcome: `excursion_effect` with this estimator."""
-dcee = partial(excursion_effect, estimator="dcee")
-"""The effect on one distal outcome, which stands in all rows of a participant: `excursion_effect` with this estimator."""
+def wcls(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """Weighted and centred least squares for a continuous outcome.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> columns = {"participant": "participant", "time": "time", "outcome": "reward", "treatment": "action"}
+    >>> wcls(logs.to_frame(), **columns, probability=0.5, controls=["engagement"])
+    EffectResult(wcls of reward: Intercept 153.5; 20 participants)
+    """
+    return excursion_effect(frame, estimator="wcls", **options)
+
+
+def emee(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """The estimator for the marginal excursion effect on a binary outcome, as log relative risk.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> frame = logs.with_values(reward=(logs.reward > 1000).astype(float)).to_frame()
+    >>> emee(frame, participant="participant", time="time", outcome="reward", treatment="action", probability=0.5)
+    EffectResult(emee of reward: Intercept 0.07748; 20 participants)
+    """
+    return excursion_effect(frame, estimator="emee", **options)
+
+
+def emee2(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """EMEE without weights, for a binary outcome.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
+    >>> frame = logs.with_values(reward=(logs.reward > 1000).astype(float)).to_frame()
+    >>> emee2(frame, participant="participant", time="time", outcome="reward", treatment="action", probability=0.5)
+    EffectResult(emee2 of reward: Intercept 0.07748; 20 participants)
+    """
+    return excursion_effect(frame, estimator="emee2", **options)
+
+
+def dcee(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """The distal causal excursion effect on one outcome at the end.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`; the outcome of a participant stands in all of their rows.
+
+    Returns
+    -------
+    EffectResult
+        `params` with `conf_int`, tests and a summary.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> sent = np.random.default_rng(0).integers(0, 2, (40, 10))
+    >>> frame = pa.table({"person": np.repeat(np.arange(40), 10), "t": np.tile(np.arange(10), 40), "sent": sent.ravel(),
+    ...                   "y": np.repeat(3.0 * sent.sum(axis=1), 10)})
+    >>> result = dcee(frame, participant="person", time="t", outcome="y", treatment="sent", probability=0.5)
+    >>> low, high = result.conf_int()[0]
+    >>> bool(low < 3 < high)
+    True
+    """
+    return excursion_effect(frame, estimator="dcee", **options)
