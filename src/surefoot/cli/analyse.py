@@ -8,24 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from surefoot.cli.application import (
-    STUDY,
-    AsJson,
-    CsvFile,
-    HtmlFile,
-    LatexFile,
-    LoadedStudy,
-    Logs,
-    StudyFile,
-    app,
-    check_writable,
-    name_source,
-    parse_number,
-    parse_values,
-    show_progress,
-    show_result,
-    split_names,
-)
+from surefoot.cli import application
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,35 +19,40 @@ if TYPE_CHECKING:
     from surefoot.study.trial_section import EffectsSection
 
 
-@app.command()
-def audit(logs: Logs, study: StudyFile = STUDY, html: HtmlFile = None, as_json: AsJson = False) -> None:
+@application.app.command()
+def audit(
+    logs: application.Logs,
+    study: application.StudyFile = application.STUDY,
+    html: application.HtmlFile = None,
+    as_json: application.AsJson = False,
+) -> None:
     """Check what the fit removed and whether that was safe: fine, look or unsafe, with the reason and the remedy."""
-    loaded = LoadedStudy(logs, study)
+    loaded = application.LoadedStudy(logs, study)
     result = loaded.audit_fit(loaded.fit_method())
     title = f"Audit of {logs.name}"
-    show_result(result, result.to_dict() if as_json else None, html, title=title, source=loaded.source)
+    application.show_result(result, result.to_dict() if as_json else None, html, title=title, source=loaded.source)
 
 
-@app.command()
+@application.app.command()
 def explain(
-    logs: Logs,
-    study: StudyFile = STUDY,
-    html: HtmlFile = None,
+    logs: application.Logs,
+    study: application.StudyFile = application.STUDY,
+    html: application.HtmlFile = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Also write the policy card as Markdown.", callback=check_writable)
+        Path | None, typer.Option(help="Also write the policy card as Markdown.", callback=application.check_writable)
     ] = None,
     everybody: Annotated[
         bool, typer.Option("--everybody", help="Intervals for all people, not for 400 drawn at random.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: application.AsJson = False,
 ) -> None:
     """Explain the study's policy: what it does, whether that agrees with the effects, whom it treats and when."""
     from surefoot.explain import explain as explain_fit
     from surefoot.explain.coefficients import OWN_PEOPLE
 
-    loaded = LoadedStudy(logs, study)
+    loaded = application.LoadedStudy(logs, study)
     fitted = loaded.fit_method()
-    with show_progress("explaining", "explained", pause=5.0) as progress:
+    with application.show_progress("explaining", "explained", pause=5.0) as progress:
         explanation = explain_fit(
             fitted,
             study=loaded.study,
@@ -75,13 +63,13 @@ def explain(
     title = f"Policy card: {logs.name}"
     card = explanation.card(title)
     data = {**explanation.to_dict(), "card": dict(card.sections)} if as_json else None
-    show_result(explanation, data, html, title=title, source=loaded.source, texts={markdown: card.markdown()})
+    application.show_result(explanation, data, html, title=title, source=loaded.source, texts={markdown: card.markdown()})
 
 
-@app.command()
+@application.app.command()
 def evaluate(
-    logs: Logs,
-    study: StudyFile = STUDY,
+    logs: application.Logs,
+    study: application.StudyFile = application.STUDY,
     policies: Annotated[
         str | None,
         typer.Option(
@@ -98,8 +86,8 @@ def evaluate(
     long_run: Annotated[
         bool, typer.Option("--long-run", help="Also estimate values of policies that have been in force for long.")
     ] = False,
-    html: HtmlFile = None,
-    as_json: AsJson = False,
+    html: application.HtmlFile = None,
+    as_json: application.AsJson = False,
 ) -> None:
     """Estimate the value of a policy compared with never, always and the logging policy, with intervals over people."""
     import numpy as np
@@ -108,7 +96,7 @@ def evaluate(
     from surefoot.evaluation import evaluate as evaluate_policies
     from surefoot.log_checks import check_logs
 
-    loaded = LoadedStudy(logs, study)
+    loaded = application.LoadedStudy(logs, study)
     described = loaded.study
     method = described.method()
     judged: dict[str, Method | Policies] = {described.method_name: method}
@@ -134,7 +122,9 @@ def evaluate(
         **described.list_steps(),
     )
     data = {**values.to_dict(), "sentences": values.headlines()} if as_json else None
-    show_result(values, data, html, title=f"Value from {logs.name}", source=f"{loaded.source}. {note}", note=note)
+    application.show_result(
+        values, data, html, title=f"Value from {logs.name}", source=f"{loaded.source}. {note}", note=note
+    )
 
 
 def _load_policies(path: Location, study: Study) -> Policies:
@@ -162,10 +152,10 @@ EFFECTS_EXAMPLES = """**Examples**
 """
 
 
-@app.command(epilog=EFFECTS_EXAMPLES)
+@application.app.command(epilog=EFFECTS_EXAMPLES)
 def effects(
-    logs: Logs,
-    study: StudyFile = STUDY,
+    logs: application.Logs,
+    study: application.StudyFile = application.STUDY,
     estimator: Annotated[str | None, typer.Option(help="`wcls`, `emee`, `emee2` or `dcee`.")] = None,
     outcome: Annotated[str | None, typer.Option(help="A column of the logs; by default the reward.")] = None,
     moderators: Annotated[str | None, typer.Option(help="State variables, with commas between.")] = None,
@@ -175,10 +165,10 @@ def effects(
     future: Annotated[str | None, typer.Option(help="Treatment until then: `observed` or `none`.")] = None,
     missing_as: Annotated[str | None, typer.Option(help="Value of a missing outcome: 0, or steps=0,x=1.")] = None,
     at: Annotated[list[str] | None, typer.Option(help='Effect at "home=1, day=0"; may be repeated.')] = None,
-    html: HtmlFile = None,
-    csv: CsvFile = None,
-    latex: LatexFile = None,
-    as_json: AsJson = False,
+    html: application.HtmlFile = None,
+    csv: application.CsvFile = None,
+    latex: application.LatexFile = None,
+    as_json: application.AsJson = False,
 ) -> None:
     """Estimate causal excursion effects as the study's `[effects]` section asks; options replace its keys."""
     from surefoot.data.frames import csv_text
@@ -187,18 +177,26 @@ def effects(
 
     described = Study.load(study)
     options: dict[str, Any] = {"estimator": estimator, "outcome": outcome, "lags": lag, "future": future}
-    options |= {"moderators": split_names(moderators), "controls": split_names(controls), "numerator": numerator}
+    options |= {
+        "moderators": application.split_names(moderators),
+        "controls": application.split_names(controls),
+        "numerator": numerator,
+    }
     if numerator is not None:
         with suppress(ValueError):
             options["numerator"] = float(numerator)
     if missing_as is not None:
-        options["missing_as"] = parse_values(missing_as) if "=" in missing_as else parse_number(missing_as)
+        options["missing_as"] = (
+            application.parse_values(missing_as) if "=" in missing_as else application.parse_number(missing_as)
+        )
     if at is not None:
-        options["at"] = [parse_values(text) for text in at]
+        options["at"] = [application.parse_values(text) for text in at]
     report = analyse_study(described, logs, section=_change_effects(described, options))
     texts = {csv: csv_text(report.to_frame()), latex: report.to_latex()}
     data = report.to_dict() if as_json else None
-    show_result(report, data, html, title=f"Effects in {logs.name}", source=name_source(logs, study), texts=texts)
+    application.show_result(
+        report, data, html, title=f"Effects in {logs.name}", source=application.name_source(logs, study), texts=texts
+    )
 
 
 def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:

@@ -1,7 +1,5 @@
 """From files to policies: `surefoot init`, `import`, `screen`, `prior` and `fit`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -9,26 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from surefoot.atomic_files import atomic_write, check_output, new_folder, write_texts
-from surefoot.cli.application import (
-    INTERRUPTED,
-    LOG_FILES,
-    STUDY,
-    AsJson,
-    HtmlFile,
-    LoadedStudy,
-    Logs,
-    Scheduler,
-    StudyFile,
-    app,
-    check_writable,
-    make_console,
-    name_source,
-    print_fit_warnings,
-    print_json,
-    print_warning,
-    show_progress,
-    write_outputs,
-)
+from surefoot.cli import application
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,13 +18,13 @@ if TYPE_CHECKING:
 SHOWN_WARNINGS = 10
 ColumnName = Annotated[str | None, typer.Option(help="Its column, where the guess is wrong.", show_default=False)]
 importing = typer.Typer(help="Turn the file of a public study into logs and a ready study.toml.", no_args_is_help=True)
-app.add_typer(importing, name="import")
+application.app.add_typer(importing, name="import")
 
 
-@app.command()
+@application.app.command()
 def init(
-    logs: Logs,
-    out: Annotated[Path, typer.Option(help="The file to write.")] = STUDY,
+    logs: application.Logs,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = application.STUDY,
     participant: ColumnName = None,
     time: ColumnName = None,
     action: ColumnName = None,
@@ -63,7 +42,7 @@ def init(
     roles = {"participant": participant, "time": time, "action": action, "reward": reward}
     draft = draft_study(logs, **roles, available=available, probability=probability)
     for message in draft.warnings:
-        print_warning(message)
+        application.print_warning(message)
     write_texts({out: draft.text})
     typer.echo(f"Written: {out}\nRead it, correct the guesses, then: surefoot fit {logs} --study {out}")
 
@@ -84,31 +63,31 @@ def heartsteps_v1(
         (folder / "study.toml").write_text(study_text(), encoding="utf-8")
         _write_table(data.frame, folder / name)
     if as_json:
-        print_json({"out": str(out), "funnel": data.funnel})
+        application.print_json({"out": str(out), "funnel": data.funnel})
         return
     for step, count in data.funnel.items():
         typer.echo(f"{count:>7,} {step}")
     typer.echo(f"Written: {out}/{name} and {out}/study.toml\nNext: surefoot fit {out}/{name} --study {out}/study.toml")
 
 
-def _write_table(table: pa.Table, path: Path, suffix: str | None = None) -> None:
+def _write_table(table: "pa.Table", path: Path, suffix: str | None = None) -> None:
     from pyarrow import csv, parquet
 
     write = csv.write_csv if (suffix or path.suffix) == ".csv" else parquet.write_table
     write(table, path)
 
 
-@app.command()
+@application.app.command()
 def screen(
-    logs: Logs,
-    study: StudyFile = STUDY,
-    html: HtmlFile = None,
-    as_json: AsJson = False,
+    logs: application.Logs,
+    study: application.StudyFile = application.STUDY,
+    html: application.HtmlFile = None,
+    as_json: application.AsJson = False,
     out: Annotated[
         Path | None,
         typer.Option(
             help="Also write one row per flagged value (.csv or .parquet): row, participant, time, column, reason.",
-            callback=check_writable,
+            callback=application.check_writable,
         ),
     ] = None,
 ) -> None:
@@ -129,12 +108,12 @@ def screen(
         with atomic_write(out) as temporary:
             _write_table(screened.to_frame("pyarrow"), temporary, out.suffix.lower())
     title = f"Screen of {logs.name}"
-    page = screened.render_page(title=title, source=name_source(logs, study), checks=checks) if html else ""
-    with write_outputs({html: page}):
+    page = screened.render_page(title=title, source=application.name_source(logs, study), checks=checks) if html else ""
+    with application.write_outputs({html: page}):
         if as_json:
-            print_json({**screened.to_dict(), "checks": [asdict(check) for check in checks]})
+            application.print_json({**screened.to_dict(), "checks": [asdict(check) for check in checks]})
         else:
-            console = make_console()
+            console = application.make_console()
             for warning in list_warnings(checks):
                 console.print(warning, markup=False, highlight=False)
             screened.print_summary(console)
@@ -142,41 +121,41 @@ def screen(
         typer.echo(f"Written: {out}", err=True)
 
 
-@app.command()
+@application.app.command()
 def prior(
-    pilot: Logs,
-    study: StudyFile = STUDY,
+    pilot: application.Logs,
+    study: application.StudyFile = application.STUDY,
     out: Annotated[
-        Path | None, typer.Option(help="Write the section [method.prior] to this file.", callback=check_writable)
+        Path | None, typer.Option(help="Write the section [method.prior] to this file.", callback=application.check_writable)
     ] = None,
-    as_json: AsJson = False,
+    as_json: application.AsJson = False,
 ) -> None:
     """Estimate the prior of a method that samples from the posterior from pilot data, as [method.prior] for the study."""
     from surefoot.inference.pilot_priors import estimate_prior
     from surefoot.learning.penalties import write_prior
 
-    loaded = LoadedStudy(pilot, study)
+    loaded = application.LoadedStudy(pilot, study)
     method = loaded.study.method()
     if not method.rule.takes_prior:
         raise InputError(f"{study}: {loaded.study.method_name} has no prior; a method that samples from the posterior has")
     estimates = estimate_prior(loaded.read.logs, method)
     rounded = {name: {key: float(f"{value:.4g}") for key, value in row.items()} for name, row in estimates.items()}
-    with write_outputs({out: write_prior(rounded)}):
+    with application.write_outputs({out: write_prior(rounded)}):
         if as_json:
-            print_json(estimates)
+            application.print_json(estimates)
         elif out is None:
             typer.echo(write_prior(rounded), nl=False)
 
 
-@app.command()
+@application.app.command()
 def fit(
-    logs: Annotated[str, typer.Argument(help=f"{LOG_FILES}; path or URL.")],
-    study: StudyFile = STUDY,
+    logs: Annotated[str, typer.Argument(help=f"{application.LOG_FILES}; path or URL.")],
+    study: application.StudyFile = application.STUDY,
     out: Annotated[str, typer.Option(help="Folder for the results (path or URL); it appears when all is done.")] = "fitted",
     engine: Annotated[
         str, typer.Option(help="auto (all cores), numpy, torch, gpu (CUDA) or dask (a cluster). Results agree to rounding.")
     ] = "auto",
-    scheduler: Scheduler = None,
+    scheduler: application.Scheduler = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier fit in that folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")] = False,
 ) -> None:
@@ -189,14 +168,14 @@ def fit(
 
     folder = str(locate(out))
     try:
-        warned = print_fit_warnings(most=SHOWN_WARNINGS, manifest=f"{folder}/manifest.json")
-        with warned, show_progress("fitting", "fitted") as progress:
+        warned = application.print_fit_warnings(most=SHOWN_WARNINGS, manifest=f"{folder}/manifest.json")
+        with warned, application.show_progress("fitting", "fitted") as progress:
             fitted = fit_study(logs, study, out, force=force, progress=progress, engine=engine, scheduler=scheduler)
     except KeyboardInterrupt:
-        typer.echo(INTERRUPTED, err=True)
+        typer.echo(application.INTERRUPTED, err=True)
         raise
     if as_json:
-        print_json({"out": folder, **fitted.manifest})
+        application.print_json({"out": folder, **fitted.manifest})
     else:
         _print_fit(folder, fitted.manifest)
 

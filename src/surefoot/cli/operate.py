@@ -1,7 +1,5 @@
 """The records of a trial: `surefoot export`, `backup`, `restore`, `erase`, `seal`, `replay` and `db`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -163,7 +161,7 @@ def replay_decisions(
         raise typer.Exit(1)
 
 
-def _verify_trial(database: Database, seals: list[Seal]) -> bool:
+def _verify_trial(database: "Database", seals: "list[Seal]") -> bool:
     """Print the differences; whether there are none."""
     from surefoot.service.operations.verification import replay, verify
 

@@ -1,32 +1,11 @@
 """Planning a study and reproducing the paper: `surefoot size`, `rehearse` and `reproduce`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from surefoot.cli.application import (
-    INTERRUPTED,
-    STUDY,
-    AsJson,
-    CsvFile,
-    HtmlFile,
-    LatexFile,
-    LoadedStudy,
-    Scheduler,
-    StudyFile,
-    app,
-    make_console,
-    name_source,
-    parse_number,
-    parse_values,
-    print_fit_warnings,
-    print_json,
-    show_result,
-    write_outputs,
-)
+from surefoot.cli import application
 from surefoot.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -54,7 +33,7 @@ OverDays = Annotated[
 ]
 
 
-@app.command(epilog=SIZE_EXAMPLES)
+@application.app.command(epilog=SIZE_EXAMPLES)
 def size(
     days: Annotated[int, typer.Option(help="Days of the study.")],
     per_day: Annotated[int, typer.Option(help="Decision points on each day.")],
@@ -73,11 +52,11 @@ def size(
     people: Annotated[int | None, typer.Option(help="Number of people, to compute the power.")] = None,
     level: Annotated[float, typer.Option(help="Of the test.")] = 0.05,
     pilot: Annotated[Path | None, typer.Option(help="Pilot logs, which give the values that no option gives.")] = None,
-    study: Annotated[Path, typer.Option(help="The pilot's study.")] = STUDY,
-    html: HtmlFile = None,
-    csv: CsvFile = None,
-    latex: LatexFile = None,
-    as_json: AsJson = False,
+    study: Annotated[Path, typer.Option(help="The pilot's study.")] = application.STUDY,
+    html: application.HtmlFile = None,
+    csv: application.CsvFile = None,
+    latex: application.LatexFile = None,
+    as_json: application.AsJson = False,
 ) -> None:
     """Compute the people needed for a power, or the power with a number of people, and write it for the protocol."""
     from surefoot.data.frames import csv_text
@@ -95,13 +74,13 @@ def size(
     given = {name: value for name, value in options.items() if value is not None}
     nuisance = None
     if pilot is not None:
-        loaded = LoadedStudy(pilot, study)
+        loaded = application.LoadedStudy(pilot, study)
         nuisance = estimate_nuisance(loaded.study, loaded.read, binary=outcome == "binary")
     trial = size_trial(outcome, days, per_day, pilot=nuisance, **given)
     texts = {csv: csv_text(trial.to_frame()), latex: trial.to_latex(), html: trial.to_html() if html else ""}
-    with write_outputs(texts):
+    with application.write_outputs(texts):
         if as_json:
-            print_json(trial.to_dict())
+            application.print_json(trial.to_dict())
         else:
             typer.echo(trial.summary())
 
@@ -109,17 +88,17 @@ def size(
 def _parse_trend(text: str) -> Any:
     """`0.1`; `0.1,0.2,…` for each day; `mean=0.1,initial=0` of a trend."""
     if "=" in text:
-        return parse_values(text)
-    values = [parse_number(number) for number in text.split(",")]
+        return application.parse_values(text)
+    values = [application.parse_number(number) for number in text.split(",")]
     return values[0] if len(values) == 1 else values
 
 
-def _parse_moderator(text: str) -> Moderator:
+def _parse_moderator(text: str) -> "Moderator":
     """`home: effect=0.2, sd=0.5`."""
     from surefoot.sample_size import Moderator
 
     name, _, numbers = text.partition(":")
-    values = parse_values(numbers)
+    values = application.parse_values(numbers)
     if set(values) != {"effect", "sd"}:
         raise InputError(f"'{text}' is not a moderator; write \"home: effect=0.2, sd=0.5\"")
     return Moderator(name.strip(), **values)
@@ -137,10 +116,10 @@ REHEARSE_EXAMPLES = """**Examples**
 """
 
 
-@app.command(epilog=REHEARSE_EXAMPLES)
+@application.app.command(epilog=REHEARSE_EXAMPLES)
 def rehearse(
     pilot: Annotated[Path | None, typer.Argument(help="Logs of a pilot; without one: the study's ranges.")] = None,
-    study: StudyFile = STUDY,
+    study: application.StudyFile = application.STUDY,
     plan: Annotated[Path | None, typer.Option(help="Design, candidates, environments (docs/rehearsal.md).")] = None,
     trials: Annotated[int | None, typer.Option(help="Simulated trials of each environment, instead of the plan's.")] = None,
     out: Annotated[
@@ -148,10 +127,10 @@ def rehearse(
     ] = None,
     jobs: Jobs = 0,
     engine: Annotated[str, typer.Option(help="`processes` on this machine, or `dask` (a cluster).")] = "processes",
-    scheduler: Scheduler = None,
+    scheduler: application.Scheduler = None,
     score: Annotated[Path | None, typer.Option(help="A rehearsal's folder, to compare with the trial's export.")] = None,
-    html: HtmlFile = None,
-    as_json: AsJson = False,
+    html: application.HtmlFile = None,
+    as_json: application.AsJson = False,
 ) -> None:
     """Simulate the trial with every candidate in several environments, and report which is safely better than a coin.
 
@@ -167,20 +146,26 @@ def rehearse(
                 f"--score {score} needs the trial's decisions; write surefoot rehearse --score {score} decisions.csv"
             )
         scored = score_rehearsal(score, pilot, study)
-        show_result(scored, scored.to_dict() if as_json else None, html, source=name_source(pilot, study))
+        application.show_result(
+            scored, scored.to_dict() if as_json else None, html, source=application.name_source(pilot, study)
+        )
         return
     typer.echo("rehearse: reading the pilot and fitting its people and effects", err=True)
     options: dict[str, Any] = {"trials": trials, "folder": out, "jobs": jobs, "engine": engine, "scheduler": scheduler}
     try:
-        with print_fit_warnings():
+        with application.print_fit_warnings():
             rehearsal = rehearse(pilot, study, plan, progress=UnitProgress("rehearse"), **options)
     except KeyboardInterrupt:
-        typer.echo(INTERRUPTED if out is not None else "Interrupted. With --out finished parts are kept.", err=True)
+        typer.echo(
+            application.INTERRUPTED if out is not None else "Interrupted. With --out finished parts are kept.", err=True
+        )
         raise
     if out is not None:
         rehearsal.save(out)
-    source = name_source(pilot or Path("no pilot"), study) + (f", planned by {plan.name}" if plan is not None else "")
-    show_result(rehearsal, rehearsal.to_dict() if as_json else None, html, source=source)
+    source = application.name_source(pilot or Path("no pilot"), study) + (
+        f", planned by {plan.name}" if plan is not None else ""
+    )
+    application.show_result(rehearsal, rehearsal.to_dict() if as_json else None, html, source=source)
     if out is not None:
         typer.echo(f"Written: {out}/ (answers.json, table.md, manifest.json)", err=True)
 
@@ -200,7 +185,7 @@ REPRODUCE_EXAMPLES = """Examples:
 `surefoot reproduce --json | jq '.claims[] | {name, verdict}'` the verdicts alone"""
 
 
-@app.command(epilog=REPRODUCE_EXAMPLES)
+@application.app.command(epilog=REPRODUCE_EXAMPLES)
 def reproduce(
     experiments: Annotated[
         list[str] | None,
@@ -262,7 +247,7 @@ def reproduce(
         summary[experiment.name] = results
         titles[experiment.name] = experiment.title
     if as_json:
-        print_json(summary)
+        application.print_json(summary)
     else:
         _print_summary(summary, titles, out)
 
@@ -271,7 +256,7 @@ def _print_summary(summary: dict[str, Any], titles: dict[str, str], out: Path) -
     from surefoot.reports.numbers import format_number
     from surefoot.reports.summaries import make_table
 
-    console = make_console()
+    console = application.make_console()
     if "claims" in summary:
         colours = {"holds": "green", "holds in part": "yellow", "does not hold": "red"}
         table = make_table("claim", "verdict", text=2)

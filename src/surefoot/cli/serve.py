@@ -1,7 +1,5 @@
 """Running a trial: `surefoot serve`, `update`, `policies`, `keys`, `alerts` and `qualify`."""
 
-from __future__ import annotations
-
 import os
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,7 +39,7 @@ def need_service() -> None:
             raise InputError(f"the decision service needs {module}; install it with: pip install 'surefoot[service]'")
 
 
-def open_database(url: str | None) -> Database:
+def open_database(url: str | None) -> "Database":
     """The existing database of a trial; only `serve` and `restore` make one."""
     need_service()
     from surefoot.service.database import databases
@@ -52,7 +50,7 @@ def open_database(url: str | None) -> Database:
     return database
 
 
-def open_trial(study: Path, url: str | None) -> Trial:
+def open_trial(study: Path, url: str | None) -> "Trial":
     """The trial of a study file, in an existing database."""
     from surefoot.study import Study
 

@@ -14,25 +14,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from surefoot.client.exchange import (
-    OUTCOMES_PER_BATCH,
-    Decision,
-    InvalidRequestError,
-    NetworkError,
-    Outcome,
-    Participant,
-    Pause,
-    Receipt,
-    Retries,
-    UnavailableError,
-    Value,
-    Withdrawal,
-    encode,
-    format_time,
-    log,
-    make_plain,
-    read_reply,
-)
+from surefoot.client import exchange
 from surefoot.client.outcome_queue import OutcomeQueue
 from surefoot.errors import InputError
 from surefoot.version import __version__
@@ -48,7 +30,7 @@ class _Exchange:
         self,
         url: str,
         key: str,
-        retries: Retries | None,
+        retries: exchange.Retries | None,
         queue: str | Path | OutcomeQueue | None,
         *,
         post: Callable[..., Awaitable[httpx2.Response]],
@@ -69,7 +51,7 @@ class _Exchange:
         self.url = str(given).rstrip("/").removesuffix("/api/v1")
         agent = f"surefoot-client/{__version__}"
         self._headers = {"Authorization": f"Bearer {key}", "User-Agent": agent, "Content-Type": "application/json"}
-        self._retries = retries or Retries()
+        self._retries = retries or exchange.Retries()
         self._queue = OutcomeQueue(queue) if isinstance(queue, str | Path) else queue
         self._post = post
         self._sleep = sleep
@@ -89,24 +71,24 @@ class _Exchange:
         if self._queue is not None:
             self._queue.close()
 
-    async def register(self, participant_id: str) -> Participant:
+    async def register(self, participant_id: str) -> exchange.Participant:
         """Register a participant by a pseudonym; repeating it is harmless."""
 
-        def read(given: Any) -> Participant:
-            return Participant(given["participant_id"], datetime.fromisoformat(given["registered_at"]))
+        def read(given: Any) -> exchange.Participant:
+            return exchange.Participant(given["participant_id"], datetime.fromisoformat(given["registered_at"]))
 
-        return await self._ask("/participants", encode(participant_id=participant_id), read)
+        return await self._ask("/participants", exchange.encode(participant_id=participant_id), read)
 
     async def decide(
         self,
         participant_id: str,
         decision_idx: int,
         timestamp: datetime,
-        context: Mapping[str, Value],
+        context: Mapping[str, exchange.Value],
         *,
         availability: bool = True,
         reasons: Sequence[str] = (),
-    ) -> Decision:
+    ) -> exchange.Decision:
         """Ask for the draw of one decision point.
 
         There is one draw for a decision point, however often it is asked for: the call with the same arguments gets the
@@ -125,79 +107,83 @@ class _Exchange:
         """
         if isinstance(reasons, str):
             raise InputError(f"reasons is a list of texts; write [{reasons!r}]")
-        content = encode(
+        content = exchange.encode(
             participant_id=participant_id,
-            decision_idx=make_plain(decision_idx, "decision_idx"),
-            timestamp=format_time(timestamp),
+            decision_idx=exchange.make_plain(decision_idx, "decision_idx"),
+            timestamp=exchange.format_time(timestamp),
             availability=availability,
             reasons=list(reasons),
-            context={name: make_plain(value, f"context['{name}']") for name, value in context.items()},
+            context={name: exchange.make_plain(value, f"context['{name}']") for name, value in context.items()},
         )
-        return await self._ask("/decisions", content, Decision.read)
+        return await self._ask("/decisions", content, exchange.Decision.read)
 
-    async def send_outcomes(self, outcomes: Iterable[Outcome]) -> list[Receipt]:
+    async def send_outcomes(self, outcomes: Iterable[exchange.Outcome]) -> list[exchange.Receipt]:
         """Send outcomes now, in as many requests as they need; a receipt for each, in order."""
         texts = [outcome.text() for outcome in outcomes]
         receipts = []
-        for start in range(0, len(texts), OUTCOMES_PER_BATCH):
-            receipts += await self._deliver(texts[start : start + OUTCOMES_PER_BATCH])
+        for start in range(0, len(texts), exchange.OUTCOMES_PER_BATCH):
+            receipts += await self._deliver(texts[start : start + exchange.OUTCOMES_PER_BATCH])
         return receipts
 
-    async def queue_outcomes(self, outcomes: Iterable[Outcome]) -> None:
+    async def queue_outcomes(self, outcomes: Iterable[exchange.Outcome]) -> None:
         """Put outcomes on disk, needing no network; `flush` sends them."""
         await self._work(self.queue.append, list(outcomes))
 
-    async def flush(self) -> list[Receipt]:
+    async def flush(self) -> list[exchange.Receipt]:
         """Send what waits on disk, in order; a receipt for each.
 
         Without network it raises `NetworkError`: what was answered is settled, the rest waits on. What the service did not
         keep is set aside in the queue's folder, with a `QueueWarning`.
         """
-        receipts: list[Receipt] = []
-        while batch := await self._work(self.queue.first, OUTCOMES_PER_BATCH):
+        receipts: list[exchange.Receipt] = []
+        while batch := await self._work(self.queue.first, exchange.OUTCOMES_PER_BATCH):
             answered = await self._deliver(batch)
             await self._work(self.queue.settle, answered)
             receipts += answered
         return receipts
 
-    async def withdraw(self, participant_id: str, reason: str) -> Withdrawal:
+    async def withdraw(self, participant_id: str, reason: str) -> exchange.Withdrawal:
         """A participant leaves, for good: no more decisions, outcomes or learning. Repeating it is harmless."""
         path = f"/participants/{quote(participant_id, safe='')}/withdraw"
         return await self._ask(
-            path, encode(reason=reason), lambda given: Withdrawal(given["participant_id"], given["withdrawn"])
+            path,
+            exchange.encode(reason=reason),
+            lambda given: exchange.Withdrawal(given["participant_id"], given["withdrawn"]),
         )
 
-    async def pause(self, participant_id: str | None, reason: str) -> Pause:
+    async def pause(self, participant_id: str | None, reason: str) -> exchange.Pause:
         """Pause a participant, or the whole study (None): decision points are unavailable from now on."""
         return await self._change_pause(participant_id, "pause", reason)
 
-    async def resume(self, participant_id: str | None, reason: str) -> Pause:
+    async def resume(self, participant_id: str | None, reason: str) -> exchange.Pause:
         """End the pause of a participant, or of the whole study (None)."""
         return await self._change_pause(participant_id, "resume", reason)
 
-    async def _change_pause(self, participant_id: str | None, change: str, reason: str) -> Pause:
+    async def _change_pause(self, participant_id: str | None, change: str, reason: str) -> exchange.Pause:
         subject = "study" if participant_id is None else f"participants/{quote(participant_id, safe='')}"
         path = f"/{subject}/{change}"
-        return await self._ask(path, encode(reason=reason), lambda given: Pause(given["participant_id"], given["paused"]))
+        return await self._ask(
+            path, exchange.encode(reason=reason), lambda given: exchange.Pause(given["participant_id"], given["paused"])
+        )
 
-    async def _deliver(self, texts: Sequence[str]) -> list[Receipt]:
+    async def _deliver(self, texts: Sequence[str]) -> list[exchange.Receipt]:
         """Send a batch of outcomes, each given as its JSON text.
 
         A batch that is refused is halved until what is at fault stands alone: it gets the receipt `refused`, the others
         are recorded.
         """
 
-        def read(given: Any) -> list[Receipt]:
+        def read(given: Any) -> list[exchange.Receipt]:
             results = given["results"]
             if len(results) != len(texts):
                 raise ValueError("there is not one receipt for each outcome")
-            return [Receipt(str(row["decision_id"]), row["status"], row["action_prob_agrees"]) for row in results]
+            return [exchange.Receipt(str(row["decision_id"]), row["status"], row["action_prob_agrees"]) for row in results]
 
         try:
             return await self._ask("/outcomes", f'{{"outcomes": [{", ".join(texts)}]}}'.encode(), read)
-        except InvalidRequestError as error:
+        except exchange.InvalidRequestError as error:
             if len(texts) == 1:
-                return [Receipt(json.loads(texts[0])["decision_id"], "refused", None, str(error))]
+                return [exchange.Receipt(json.loads(texts[0])["decision_id"], "refused", None, str(error))]
         half = len(texts) // 2
         return await self._deliver(texts[:half]) + await self._deliver(texts[half:])
 
@@ -206,16 +192,16 @@ class _Exchange:
         retries = self._retries
         attempt = 0
         while True:
-            problem: NetworkError | UnavailableError
+            problem: exchange.NetworkError | exchange.UnavailableError
             least = 0.0
             try:
                 reply = await self._post(f"{self.url}/api/v1{path}", content=content, headers=self._headers)
-                return read_reply(path, reply, read)
+                return exchange.read_reply(path, reply, read)
             except httpx2.RequestError as error:
                 words = f"no answer ({type(error).__name__}: {error}); the same call again is safe"
-                problem = NetworkError(f"{self.url}{path}: {words}")
+                problem = exchange.NetworkError(f"{self.url}{path}: {words}")
                 problem.__cause__ = error
-            except UnavailableError as error:
+            except exchange.UnavailableError as error:
                 problem = error
                 least = error.retry_after or 0.0
             attempt += 1
@@ -223,7 +209,7 @@ class _Exchange:
                 raise problem
             back_off = min(retries.longest_wait, retries.first_wait * 2.0 ** (attempt - 1))
             wait = max(back_off * random.uniform(0.5, 1.0), least)  # noqa: S311 - spreads load, keeps no secret
-            log.info("%s: %s; again in %.1f s", path, problem, wait)
+            exchange.log.info("%s: %s; again in %.1f s", path, problem, wait)
             await self._sleep(wait)
 
 
@@ -255,7 +241,7 @@ class AsyncClient(_Exchange):
         key: str,
         *,
         timeout: float = 15.0,
-        retries: Retries | None = None,
+        retries: exchange.Retries | None = None,
         queue: str | Path | OutcomeQueue | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
@@ -263,7 +249,7 @@ class AsyncClient(_Exchange):
         self._flushing = asyncio.Lock()
         super().__init__(url, key, retries, queue, post=self._http.post, sleep=asyncio.sleep, work=asyncio.to_thread)
 
-    async def flush(self) -> list[Receipt]:
+    async def flush(self) -> list[exchange.Receipt]:
         """Send what waits on disk; see `Client.flush`."""
         async with self._flushing:
             return await super().flush()
@@ -343,7 +329,7 @@ class Client:
         key: str,
         *,
         timeout: float = 15.0,
-        retries: Retries | None = None,
+        retries: exchange.Retries | None = None,
         queue: str | Path | OutcomeQueue | None = None,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
@@ -374,7 +360,7 @@ class Client:
     _flush = _block_on(_Exchange.flush)
 
     @functools.wraps(_flush)
-    def flush(self) -> list[Receipt]:
+    def flush(self) -> list[exchange.Receipt]:
         with self._flushing:
             return self._flush()
 

@@ -4,8 +4,6 @@ A new kind is one class under `@register_kind`, also from outside the package: t
 fits, explanations and the service then know it.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,18 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from surefoot.data.log_columns import (
-    MISSING,
-    NO,
-    PLAIN,
-    TEXT_TYPES,
-    YES,
-    FileSettings,
-    LogColumn,
-    first_failure,
-    is_number,
-    settle_missing,
-)
+from surefoot.data import log_columns
 from surefoot.errors import InputError
 from surefoot.registry import Registry
 
@@ -52,22 +39,28 @@ class ColumnSummary:
     """Its texts, the most frequent first; empty for numbers and for other types."""
 
     @classmethod
-    def of(cls, name: str, cells: pa.Array, settings: FileSettings = PLAIN) -> ColumnSummary:
-        cells = LogColumn(name, settle_missing(cells, MISSING), settings=settings).plain_numbers()
-        if cells.type in TEXT_TYPES and cells.null_count < len(cells) and first_failure(cells, pa.float64()) is None:
+    def of(cls, name: str, cells: pa.Array, settings: log_columns.FileSettings = log_columns.PLAIN) -> "ColumnSummary":
+        cells = log_columns.LogColumn(
+            name, log_columns.settle_missing(cells, log_columns.MISSING), settings=settings
+        ).plain_numbers()
+        if (
+            cells.type in log_columns.TEXT_TYPES
+            and cells.null_count < len(cells)
+            and log_columns.first_failure(cells, pa.float64()) is None
+        ):
             cells = cells.cast(pa.float64())
         numbers = None
         levels: list[str] = []
-        if is_number(cells.type):
+        if log_columns.is_number(cells.type):
             values = cells.cast(pa.float64(), safe=False).drop_null().to_numpy(zero_copy_only=False)
             numbers = values[np.isfinite(values)] / (100 if name in settings.percent else 1)
-        elif cells.type in TEXT_TYPES or pa.types.is_boolean(cells.type):
-            texts, indices = LogColumn(name, cells).distinct()
+        elif cells.type in log_columns.TEXT_TYPES or pa.types.is_boolean(cells.type):
+            texts, indices = log_columns.LogColumn(name, cells).distinct()
             counts = np.bincount(indices[indices >= 0], minlength=len(texts))
             levels = [texts[code] for code in np.argsort(-counts, kind="stable") if counts[code]]
         return cls(name, len(cells), cells.null_count, numbers, levels)
 
-    def without(self, codes: Sequence[float]) -> ColumnSummary:
+    def without(self, codes: Sequence[float]) -> "ColumnSummary":
         """The same column with some numbers counted as missing."""
         if self.numbers is None or not codes:
             return self
@@ -140,7 +133,7 @@ class VariableKind(ABC):
         return (variable,)
 
     @abstractmethod
-    def read(self, column: LogColumn) -> StateValues:
+    def read(self, column: log_columns.LogColumn) -> StateValues:
         """Numbers from a column of a log; cells that cannot be read are reported to the column's problems."""
 
     @abstractmethod
@@ -149,7 +142,7 @@ class VariableKind(ABC):
 
     def read_cells(self, cells: Sequence[float | str | None]) -> StateValues:
         """`read` for cells from `from_json`; kinds of numbers do it without Arrow."""
-        return self.read(LogColumn(self.name, pa.array(cells)))
+        return self.read(log_columns.LogColumn(self.name, pa.array(cells)))
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -185,7 +178,7 @@ class VariableKind(ABC):
         return f"{len(np.unique(values, axis=0))} different values were logged"
 
     @classmethod
-    def of_column(cls, column: LogColumn) -> Self:
+    def of_column(cls, column: log_columns.LogColumn) -> Self:
         """The kind with the settings that reading the column needs."""
         return cls()
 
@@ -214,7 +207,7 @@ class Number(VariableKind):
     is_measured: ClassVar[bool] = True
     json_type: ClassVar[str] = "a number"
 
-    def read(self, column: LogColumn) -> StateValues:
+    def read(self, column: log_columns.LogColumn) -> StateValues:
         return self.read_cells(column.numbers())
 
     def read_cells(self, cells: Sequence[float | str | None] | NDArray[np.float64]) -> StateValues:
@@ -293,7 +286,7 @@ class Category(VariableKind):
     def state_columns(self, variable: str) -> tuple[str, ...]:
         return tuple(f"{variable}={level}" for level in self.levels[1:])
 
-    def read(self, column: LogColumn) -> StateValues:
+    def read(self, column: log_columns.LogColumn) -> StateValues:
         meaning = {level: float(code) for code, level in enumerate(self.levels)}
         remedy = f"declared levels are {list(self.levels)}: add it, or leave the cell empty (missing)"
         code = column.codes(meaning, self.levels, "'{}' was never declared", remedy)
@@ -322,7 +315,7 @@ class Category(VariableKind):
         return ", ".join(f"{level} {100 * share:.0f} %" for level, share in shares) + " of decision points"
 
     @classmethod
-    def of_column(cls, column: LogColumn) -> Self:
+    def of_column(cls, column: log_columns.LogColumn) -> Self:
         """With the levels that occur, in alphabetical order; those that differ in case alone are one."""
         texts, indices = column.distinct()
         levels = sorted(join_cases(sorted(texts[code] for code in np.unique(indices[indices >= 0]))))
@@ -356,7 +349,7 @@ class YesNo(VariableKind):
     json_type: ClassVar[str] = "true or false, or 1 or 0"
     json_types: ClassVar[tuple[type, ...]] = (bool, int, float)
 
-    def read(self, column: LogColumn) -> StateValues:
+    def read(self, column: log_columns.LogColumn) -> StateValues:
         return StateValues(column.yes_no()[:, None])
 
     def read_cells(self, cells: Sequence[float | str | None]) -> StateValues:
@@ -385,7 +378,11 @@ class YesNo(VariableKind):
     def recognize(cls, summary: ColumnSummary) -> Self | None:
         if summary.numbers is not None:
             return cls() if summary.numbers.size and np.isin(summary.numbers, (0, 1)).all() else None
-        return cls() if summary.levels and all(level.lower() in (*YES, *NO) for level in summary.levels) else None
+        return (
+            cls()
+            if summary.levels and all(level.lower() in (*log_columns.YES, *log_columns.NO) for level in summary.levels)
+            else None
+        )
 
 
 def recognize_kind(summary: ColumnSummary) -> VariableKind | None:

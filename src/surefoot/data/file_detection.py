@@ -9,34 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from surefoot.data.file_formats import (
-    EXCEL,
-    MOST_HEADER_ROWS,
-    SEPARATORS,
-    TEXT,
-    choose_separator,
-    decode_text,
-    fits_header,
-    has_suffix,
-    is_import_row,
-    read_records,
-    unpack,
-)
-from surefoot.data.log_columns import (
-    EUROPEAN_NUMBER,
-    MISSING,
-    MISSING_ANSWERS,
-    MISSING_SIGNS,
-    PLAIN,
-    TEXT_TYPES,
-    THOUSANDS,
-    FileSettings,
-    first_failure,
-    settle_missing,
-    spell,
-    value_family,
-    whole_array,
-)
+from surefoot.data import file_formats, log_columns
 from surefoot.data.log_table import LogFile
 from surefoot.errors import InputError
 
@@ -49,21 +22,21 @@ LINES_SHOWN = 3
 OTHER_SEPARATORS = ("~", "^", " ")
 ANY_NUMBER = r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?\s*%?"
 ENGLISH_NUMBER = r"^[-+]?(\d{1,3}(,\d{3})+|\d*)(\.\d*)?([eE][-+]?\d+)?$"
-MISSING_CELLS = {word.lower() for word in (*MISSING, *MISSING_SIGNS, *MISSING_ANSWERS)}
+MISSING_CELLS = {word.lower() for word in (*log_columns.MISSING, *log_columns.MISSING_SIGNS, *log_columns.MISSING_ANSWERS)}
 PERCENT_NAME = r"(?i)prob|propens|chance"
 
 
-def detect_settings(file: LogFile) -> tuple[FileSettings, list[str]]:
+def detect_settings(file: LogFile) -> tuple[log_columns.FileSettings, list[str]]:
     """The settings with which a file can be read, and warnings about them."""
-    settings = PLAIN
+    settings = log_columns.PLAIN
     warnings: list[str] = []
-    if has_suffix(file.path, TEXT):
-        encoding = _detect_encoding(unpack(file.path, file.data))
-        text = decode_text(file.path, file.data, encoding)
-        usual = str(choose_separator(file.path, PLAIN).separator)
+    if file_formats.has_suffix(file.path, file_formats.TEXT):
+        encoding = _detect_encoding(file_formats.unpack(file.path, file.data))
+        text = file_formats.decode_text(file.path, file.data, encoding)
+        usual = str(file_formats.choose_separator(file.path, log_columns.PLAIN).separator)
         separator = _detect_separator(text, usual)
-        records = [fields for _, fields in islice(read_records(text, separator), EXAMINED_LINES)]
-        settings = FileSettings(
+        records = [fields for _, fields in islice(file_formats.read_records(text, separator), EXAMINED_LINES)]
+        settings = log_columns.FileSettings(
             separator=None if separator == usual else separator, header_rows=count_header_rows(records), encoding=encoding
         )
         try:
@@ -71,7 +44,7 @@ def detect_settings(file: LogFile) -> tuple[FileSettings, list[str]]:
         except InputError as error:
             settings = replace(settings, ragged=True)
             warnings.append(_explain_ragged(file, text, settings, error))
-    elif has_suffix(file.path, EXCEL):
+    elif file_formats.has_suffix(file.path, file_formats.EXCEL):
         table, _ = file.read_cells(settings)
         rows = table.slice(0, EXAMINED_LINES).to_pylist()
         cells = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
@@ -89,7 +62,11 @@ def detect_time_format(cells: pa.Array) -> list[str]:
     """The formats of strptime that fit all times of a column; none for numbers and for ISO 8601."""
     cells = cells.drop_null()
     known = (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
-    if cells.type not in TEXT_TYPES or not len(cells) or any(first_failure(cells, kind) is None for kind in known):
+    if (
+        cells.type not in log_columns.TEXT_TYPES
+        or not len(cells)
+        or any(log_columns.first_failure(cells, kind) is None for kind in known)
+    ):
         return []
     formats = [day + clock for day in (*DAYS, *MONTH_NAMES) for clock in CLOCKS]
     return [layout for layout in formats if not pc.strptime(cells, format=layout, unit="us", error_is_null=True).null_count]
@@ -110,10 +87,10 @@ def _detect_encoding(data: bytes) -> str:
 def _detect_separator(text: bytes, usual: str) -> str:
     """The one that cuts most of the first lines into as many fields as the first, and into most fields."""
     beginning = b"\n".join(text.splitlines()[:EXAMINED_LINES])
-    for candidates in (SEPARATORS, OTHER_SEPARATORS):
+    for candidates in (file_formats.SEPARATORS, OTHER_SEPARATORS):
         fields = dict.fromkeys(candidates, 1)
         for separator in candidates:
-            lengths = np.array([len(record) for _, record in read_records(beginning, separator)])
+            lengths = np.array([len(record) for _, record in file_formats.read_records(beginning, separator)])
             # Rows of R may have one field more than the header.
             alike = max(np.sum(lengths == lengths[0]), np.sum(lengths[1:] == lengths[0] + 1))
             if alike >= len(lengths) / 2:
@@ -132,17 +109,17 @@ def count_header_rows(records: Sequence[Sequence[str]]) -> int:
     >>> count_header_rows([["id", "steps", "mood"], ["", "per hour", "0-10 points"], *[["ann", "12", "4"]] * 5])
     2
     """
-    for number, fields in enumerate(records[1:MOST_HEADER_ROWS], 2):
-        if is_import_row(fields):
+    for number, fields in enumerate(records[1 : file_formats.MOST_HEADER_ROWS], 2):
+        if file_formats.is_import_row(fields):
             return number
-    below = records[MOST_HEADER_ROWS:]
+    below = records[file_formats.MOST_HEADER_ROWS :]
     numeric = []
     for column in range(len(records[0])):
         words = _list_words([row[column] for row in below if column < len(row)])
         if len(words) > 1 and all(re.fullmatch(ANY_NUMBER, word) for word in words):
             numeric.append(column)
     rows = 1
-    while rows < min(MOST_HEADER_ROWS, len(records)) and len(below) >= MOST_HEADER_ROWS:
+    while rows < min(file_formats.MOST_HEADER_ROWS, len(records)) and len(below) >= file_formats.MOST_HEADER_ROWS:
         words = _list_words([records[rows][column] for column in numeric if column < len(records[rows])])
         if len(words) < 2 or any(re.fullmatch(ANY_NUMBER, word) for word in words):
             break
@@ -155,14 +132,14 @@ def _list_words(cells: Sequence[str]) -> list[str]:
     return [cell.strip() for cell in cells if cell.strip().lower() not in MISSING_CELLS]
 
 
-def _explain_ragged(file: LogFile, text: bytes, settings: FileSettings, error: InputError) -> str:
+def _explain_ragged(file: LogFile, text: bytes, settings: log_columns.FileSettings, error: InputError) -> str:
     """A warning about rows that leave out fields at their end; a file that cannot be read even so is refused."""
-    settings = choose_separator(file.path, settings)
-    records = list(read_records(text, settings.separator))
+    settings = file_formats.choose_separator(file.path, settings)
+    records = list(file_formats.read_records(text, settings.separator))
     width = len(records[0][1])
     uneven = [line for line, fields in records if len(fields) != width]
     short = [line for line, fields in records if len(fields) < width]
-    readable = all(fits_header(fields, width, settings) and "\n" not in fields[-1] for _, fields in records)
+    readable = all(file_formats.fits_header(fields, width, settings) and "\n" not in fields[-1] for _, fields in records)
     if not uneven or not readable or len(short) > len(records) / 2:
         raise error
     if short == [records[-1][0]] and not text.endswith((b"\n", b"\r")):
@@ -173,17 +150,17 @@ def _explain_ragged(file: LogFile, text: bytes, settings: FileSettings, error: I
     return f"{problem}; left out fields count as missing (ragged in [file])"
 
 
-def _detect_numbers(table: pa.Table, settings: FileSettings) -> tuple[FileSettings, list[str]]:
+def _detect_numbers(table: pa.Table, settings: log_columns.FileSettings) -> tuple[log_columns.FileSettings, list[str]]:
     """Decimal sign, separator of thousands and columns of percentages, and warnings about them."""
     columns: dict[str, list[str]] = {}
     for name in table.column_names:
-        cells = settle_missing(whole_array(table[name]), MISSING)
-        if value_family(cells.type) in ("text", "numbers"):
-            columns[name] = _list_words([spell(cell) for cell in cells.unique().drop_null().to_pylist()])
+        cells = log_columns.settle_missing(log_columns.whole_array(table[name]), log_columns.MISSING)
+        if log_columns.value_family(cells.type) in ("text", "numbers"):
+            columns[name] = _list_words([log_columns.spell(cell) for cell in cells.unique().drop_null().to_pylist()])
     percent = tuple(name for name, cells in columns.items() if _is_percent(name, cells))
     numbers = [[cell.rstrip(" %") for cell in cells] for cells in columns.values() if cells]
     # A file has one decimal sign: that of most columns. Lists of answers (3,1) look like decimals too.
-    commas = sum(_has_decimals(cells, EUROPEAN_NUMBER, ",") for cells in numbers)
+    commas = sum(_has_decimals(cells, log_columns.EUROPEAN_NUMBER, ",") for cells in numbers)
     points = sum(_has_decimals(cells, ENGLISH_NUMBER, r"\.") for cells in numbers)
     detected = replace(settings, decimal="," if commas > points else ".", percent=percent)
     dotted = [] if commas or points else _list_dotted(numbers)
@@ -193,7 +170,7 @@ def _detect_numbers(table: pa.Table, settings: FileSettings) -> tuple[FileSettin
         return replace(detected, decimal=","), [warning]
     decimal = re.escape(detected.decimal)
     plain = rf"[-+]?\d*({decimal}\d*)?([eE][-+]?\d+)?"
-    for thousands, between in THOUSANDS.items():
+    for thousands, between in log_columns.THOUSANDS.items():
         in_groups = rf"[-+]?\d{{1,3}}({between}\d{{3}})+({decimal}\d*)?"
         only_numbers = [cells for cells in numbers if all(re.fullmatch(f"{plain}|{in_groups}", cell) for cell in cells)]
         grouped = [cell for cells in only_numbers for cell in cells if re.fullmatch(in_groups, cell)]

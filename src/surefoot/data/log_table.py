@@ -1,7 +1,5 @@
 """LogTable: the columns of a log as a file or a frame has them, with the participant and the name of every row."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -114,7 +112,7 @@ class LogTable:
         name_row: Place = frame_row,
         first_row: int = 0,
         settings: FileSettings = PLAIN,
-    ) -> LogTable:
+    ) -> "LogTable":
         """All rows of a table in memory."""
         ids = LogColumn(participant, whole_array(table[participant]), Problems(name_row))
         return cls(table, name_row, np.arange(first_row, first_row + len(table)), *ids.participants(), settings)
@@ -125,7 +123,7 @@ class LogTable:
     def column(self, name: str, problems: Problems) -> LogColumn:
         return LogColumn(name, whole_array(self.table[name]), problems, self.settings)
 
-    def select(self, participants: NDArray[Any]) -> LogTable:
+    def select(self, participants: NDArray[Any]) -> "LogTable":
         """The rows of some participants, which keep their places."""
         chosen = np.isin(self.participants, participants)
         if chosen.all():
@@ -173,7 +171,7 @@ class LogFile:
     start: int = 0
     """Number of rows of the file before these."""
 
-    def split(self, rows: int) -> list[LogFile]:
+    def split(self, rows: int) -> "list[LogFile]":
         """A large Parquet file in pieces of about so many rows; any other file as it is."""
         sets = list_row_groups(self.path, rows) if self._is_large else []
         if len(sets) < 2:

@@ -1,7 +1,5 @@
 """The small dirty trial of `surefoot demo`: simulated people, with artefacts of phones, watches and careless answers."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +40,7 @@ def plan_text() -> str:
     return files("surefoot.datasets").joinpath("demo_rehearsal.toml").read_text(encoding="utf-8")
 
 
-def simulate_logs(seed: int = 0) -> pa.Table:
+def simulate_logs(seed: int = 0) -> "pa.Table":
     """The logs of the trial, with artefacts.
 
     People are those of `HeartSteps`, each with coefficients of their own. On the scale of log(steps + 50) a suggestion adds

@@ -1,8 +1,6 @@
 """An excursion analysis, by the roles of columns, and the rows of a trial that it reads: sorted, checked, with reasons why
 rows do not count."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -156,7 +154,7 @@ class SortedRows:
     unnamed: tuple[UnnamedAvailability, ...]  # Columns that look like availability, where none was named.
 
     @classmethod
-    def of_frame(cls, frame: Any, analysis: Analysis, variables: list[str], name_row: Place) -> SortedRows:
+    def of_frame(cls, frame: Any, analysis: Analysis, variables: list[str], name_row: Place) -> "SortedRows":
         names = list(dict.fromkeys([*analysis.role_columns, *variables]))
         layout = LogLayout(analysis.participant, analysis.time, tuple(names))
         also = AVAILABLE_OR_NOT if analysis.available is None else None
@@ -315,7 +313,7 @@ class ExcursionBatch:
     def __len__(self) -> int:
         return len(self.available)
 
-    def take(self, chosen: Mask) -> ExcursionBatch:
+    def take(self, chosen: Mask) -> "ExcursionBatch":
         """The chosen rows, of the same participants."""
         if chosen.all():
             return self
@@ -403,7 +401,7 @@ class ExcursionBatch:
         return np.asarray(~np.any([np.zeros(len(self), dtype=bool), *self.reasons.values()], axis=0))
 
     @cached_property
-    def counted_only(self) -> ExcursionBatch:
+    def counted_only(self) -> "ExcursionBatch":
         return self.take(self.counted)
 
 

@@ -1,7 +1,5 @@
 """The report of a trial's effects: the average, by moderators and at lags, with checks, sensitivity and sentences."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -219,7 +217,7 @@ class EffectsReport(ShownResult):
         headers = ["Effect", "Estimate", "Std. error", "95 % from", "to", "p", "p (Holm)"]
         return latex_table(headers, _list_cells(self.table))
 
-    def print_summary(self, console: Console) -> None:
+    def print_summary(self, console: "Console") -> None:
         """Print the tables and sentences, at most 80 columns wide where the tables allow it."""
 
         from surefoot.reports.render import render
@@ -267,7 +265,7 @@ class EffectsReport(ShownResult):
             return "log relative risk"
         return "outcome" if analysis.transform == "none" else analysis.transform.replace("x", analysis.outcome)
 
-    def plot(self) -> Figure:
+    def plot(self) -> "Figure":
         """A forest plot of the effects; ratios also as per cent along the upper edge."""
         from surefoot.reports.figures import BLUE, GREY, INK, add_legend, label_axes, new_figure
 
@@ -296,7 +294,7 @@ class EffectsReport(ShownResult):
             upper.spines["top"].set_color(GREY)
         return figure
 
-    def plot_curve(self, curve: EffectCurve) -> Figure:
+    def plot_curve(self, curve: EffectCurve) -> "Figure":
         """The effect over study days."""
         from surefoot.reports.figures import BLUE, INK, add_legend, label_axes, new_figure
 

@@ -14,8 +14,6 @@ half. docs/off-policy.md explains both. A participant's influence ψ is the deri
 Σ ψ² N / (N − 1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,7 +59,7 @@ class LongRunLogs:
     @classmethod
     def of_logs(
         cls, logs: Trajectories, critic: Critic, *, max_gap: int = 1, day_boundary: DayBoundary = None
-    ) -> LongRunLogs:
+    ) -> "LongRunLogs":
         """The rows that the critic keeps; logs that cannot show the consequences of every action are refused."""
         transitions = find_transitions(logs, max_gap=max_gap, day_boundary=day_boundary)
         everything = np.ones(len(logs.state_names))
@@ -112,7 +110,7 @@ class LongRunLogs:
         blocks = [base[:, 1:], *(probabilities[:, a, None] * base for a in range(1, self.logs.actions))]
         return np.concatenate([*blocks, self.nuisances[rows]], axis=1)
 
-    def solve(self, probabilities: Floats) -> LongRunSolution:
+    def solve(self, probabilities: Floats) -> "LongRunSolution":
         """The long-run average for π(a | s′) at the following decision points, (rows, actions).
 
         >>> import surefoot as sf

@@ -8,8 +8,6 @@ a myopic value. It does not include how a policy would change later states (fati
 intervals say how far V would move with other people from the same population.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

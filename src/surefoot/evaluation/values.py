@@ -1,7 +1,5 @@
 """The result of an off-policy evaluation: values of several policies as numbers, sentences, tables and plots."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -174,7 +172,7 @@ class OffPolicy(ShownResult):
             "long_run": [{**to_plain(row), "disagreement": row.disagreement} for row in self.long_run],
         }
 
-    def print_summary(self, console: Console, note: str = "") -> None:
+    def print_summary(self, console: "Console", note: str = "") -> None:
         """Sentences, then tables of the values, the overlap and the long run."""
 
         def print_lines(*lines: str) -> None:
@@ -221,7 +219,7 @@ class OffPolicy(ShownResult):
             table.add_row(escape(later.policy), immediate, *value, *difference)
         console.print(table)
 
-    def plot(self, field: str = "value") -> Figure:
+    def plot(self, field: str = "value") -> "Figure":
         """Values (or `difference`s from the logging policy) of the policies with intervals, by every estimator."""
         names = [row.policy for row in self.overlap]
         figure, axes = figures.new_figure(width=5.2, height=2.0 + 0.55 * len(names))
@@ -240,7 +238,7 @@ class OffPolicy(ShownResult):
         figures.add_legend(figure, axes)
         return figure
 
-    def plot_overlap(self) -> Figure:
+    def plot_overlap(self) -> "Figure":
         """Effective sample size of every policy as a share of the decision points."""
         figure, axes = figures.new_figure(width=5.2, height=1.5 + 0.4 * len(self.overlap))
         for is_poor, label, colour in ((False, "enough", figures.BLUE), (True, "too little", figures.ORANGE)):

@@ -5,8 +5,6 @@ least squares on the clean data and with an oracle: least squares on the untouch
 artefacts of devices and questionnaires and compares critics with and without the screen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -16,17 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.experiments.engine import (
-    Experiment,
-    Limit,
-    Parameters,
-    Report,
-    Row,
-    group_rows,
-    make_method,
-    render_page,
-    standard_error,
-)
+from surefoot.experiments import engine
 from surefoot.learning.methods import Method
 from surefoot.policies import coin
 from surefoot.policies.features import critic_features
@@ -41,11 +29,11 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 DECISION_POINTS = 210
 CRITICS: dict[str, Callable[[], Method]] = {
-    "least squares": partial(make_method, "linucb"),
-    "hampel": partial(make_method, "filter-linucb"),
-    "kalman": partial(make_method, "filter-linucb", filter="kalman"),
-    "capped": partial(make_method, "ro-linucb"),
-    "high-breakdown": partial(make_method, "hb-linucb"),
+    "least squares": partial(engine.make_method, "linucb"),
+    "hampel": partial(engine.make_method, "filter-linucb"),
+    "kalman": partial(engine.make_method, "filter-linucb", filter="kalman"),
+    "capped": partial(engine.make_method, "ro-linucb"),
+    "high-breakdown": partial(engine.make_method, "hb-linucb"),
 }
 """By the critic: the decision rule changes no coefficient, and LinUCB's is the quickest."""
 OURS = "high-breakdown"
@@ -105,10 +93,10 @@ def measure_oracle(logs: Trajectories, touched: NDArray[np.bool_]) -> list[float
     return measure_errors(logs.with_values(reward=np.where(touched, np.nan, logs.reward)), "least squares")
 
 
-Measure = Callable[[Trajectories, Trajectories, Parameters], Row]
+Measure = Callable[[Trajectories, Trajectories, engine.Parameters], engine.Row]
 
 
-def run_scenes(replicate: int, parameters: Parameters, scenes: Sequence[Scene], measure: Measure) -> list[Row]:
+def run_scenes(replicate: int, parameters: engine.Parameters, scenes: Sequence[Scene], measure: Measure) -> list[engine.Row]:
     """Everybody's errors with every critic, a row for each scene; `clean` is least squares on the clean data.
 
     `measure(logs, clean, parameters)` gives further columns.
@@ -125,7 +113,7 @@ def run_scenes(replicate: int, parameters: Parameters, scenes: Sequence[Scene], 
     return rows
 
 
-def summarise_errors(rows: list[Row]) -> list[Row]:
+def summarise_errors(rows: list[engine.Row]) -> list[engine.Row]:
     """A row for each scene and critic, over all people and replicates.
 
     `relative` is the mean error relative to least squares on the clean data of the same people, with its `standard_error`
@@ -134,7 +122,7 @@ def summarise_errors(rows: list[Row]) -> list[Row]:
     columns = {"oracle": ("oracle", False), **{name: (name, False) for name in (*CRITICS, *PEERS)}}
     columns |= {column: (critic, True) for critic, column in SCREENED.items()}
     summaries = []
-    for (data, kind, ratio), values in group_rows(rows, "data", "kind", "ratio").items():
+    for (data, kind, ratio), values in engine.group_rows(rows, "data", "kind", "ratio").items():
         for column in (column for column in columns if column in values):
             critic, screened = columns[column]
             errors = values[column]
@@ -150,15 +138,15 @@ def summarise_errors(rows: list[Row]) -> list[Row]:
                     "people": errors.size,
                     "error": float(errors.mean()),
                     "relative": float(errors.mean() / clean),
-                    "standard_error": float(standard_error(errors.ravel()) / clean),
+                    "standard_error": float(engine.standard_error(errors.ravel()) / clean),
                     "to_oracle": float(to_oracle),
-                    "to_oracle_error": standard_error(departure),
+                    "to_oracle_error": engine.standard_error(departure),
                 }
             )
     return summaries
 
 
-def draw_errors(rows: Sequence[Row], shape: tuple[int, int], width: float, height: float) -> Figure:
+def draw_errors(rows: Sequence[engine.Row], shape: tuple[int, int], width: float, height: float) -> "Figure":
     """Coefficient error against the share of decision points touched, a panel for each kind; bars are 95 % intervals.
 
     Where data were also screened, thin dashed lines are without the screen.
@@ -207,7 +195,7 @@ BEYOND = (
 )
 
 
-def measure_peers(logs: Trajectories, clean: Trajectories, parameters: Parameters) -> Row:
+def measure_peers(logs: Trajectories, clean: Trajectories, parameters: engine.Parameters) -> engine.Row:
     """Errors of scikit-learn's HuberRegressor and RANSACRegressor, which fit one participant at a time: the first few."""
     try:
         from sklearn.linear_model import HuberRegressor, LinearRegression, RANSACRegressor
@@ -236,7 +224,7 @@ def log_normal_logs(logs: Trajectories, seed: int | np.random.SeedSequence) -> T
     return logs.with_values(reward=expected + BETA[12] * noise)
 
 
-def skewed_rewards(*, participants: int = 200, replicates: int = 5, seed: int = 2025) -> list[Row]:
+def skewed_rewards(*, participants: int = 200, replicates: int = 5, seed: int = 2025) -> list[engine.Row]:
     """Errors in the mean treatment effect, and shares removed, when rewards are log-normal and nothing is wrong.
 
     A row for each critic: the `bias` in steps with its `standard_error` over people and replicates, the standard
@@ -258,25 +246,25 @@ def skewed_rewards(*, participants: int = 200, replicates: int = 5, seed: int = 
         {
             "critic": critic,
             "bias": float(values["error"].mean()),
-            "standard_error": standard_error(values["error"].ravel()),
+            "standard_error": engine.standard_error(values["error"].ravel()),
             "deviation": float(values["error"].std(ddof=1)),
             "decision_points_removed": float(values["points"].mean()),
             "reward_removed": float(values["reward"].mean()),
         }
-        for (critic,), values in group_rows(rows, "critic").items()
+        for (critic,), values in engine.group_rows(rows, "critic").items()
     ]
 
 
-def report_scenarios(rows: list[Row], parameters: Parameters) -> Report:
+def report_scenarios(rows: list[engine.Row], parameters: engine.Parameters) -> engine.Report:
     """S5 over all replicates."""
     table = summarise_errors(rows)
-    scenes: dict[str, dict[str, Row]] = {}
+    scenes: dict[str, dict[str, engine.Row]] = {}
     for row in table:
         scenes.setdefault(row["data"], {})[row["critic"]] = row
     limits = []
     for scene in SCENARIOS:
         measure, key = ("oracle", "to_oracle") if scene.ratio else ("least squares on clean data", "relative")
-        limits.append(Limit(f"error relative to {measure}", scene.data, scenes[scene.data][OURS][key], scene.limit))
+        limits.append(engine.Limit(f"error relative to {measure}", scene.data, scenes[scene.data][OURS][key], scene.limit))
     notes = [BEYOND]
     peers = min(parameters["peer_participants"], parameters["participants"])
     if PEERS[0] in scenes["clean"]:
@@ -284,17 +272,19 @@ def report_scenarios(rows: list[Row], parameters: Parameters) -> Report:
     elif peers:
         notes.insert(0, "scikit-learn is not installed, so huber and ransac were left out.")
     skewed = skewed_rewards(**{name: parameters[name] for name in ("participants", "replicates", "seed")})
-    return Report(
+    return engine.Report(
         rows=table,
         figure=draw_errors([row for row in table if "ν" not in row["data"]], (1, 3), 11, 4.2),
         description="Coefficient error by share of decision points touched",
-        page=render_page("s5.md", scenes=scenes, critics=list(scenes["clean"]), ours=OURS, notes=notes, skewed=skewed),
+        page=engine.render_page(
+            "s5.md", scenes=scenes, critics=list(scenes["clean"]), ours=OURS, notes=notes, skewed=skewed
+        ),
         limits=limits,
         results={"skewed_rewards": skewed, "notes": notes},
     )
 
 
-S5 = Experiment(
+S5 = engine.Experiment(
     name="s5",
     title="S5: error of the high-breakdown critic",
     parameters={"participants": 200, "replicates": 5, "peer_participants": 40},
@@ -329,7 +319,7 @@ LEAST_UNSAFE = 0.95
 """The smallest share of studies called unsafe when zeros come only after nothing was sent."""
 
 
-def measure_screen(logs: Trajectories, clean: Trajectories, parameters: Parameters) -> Row:
+def measure_screen(logs: Trajectories, clean: Trajectories, parameters: engine.Parameters) -> engine.Row:
     """Errors after the screen, the shares of wrong and of right values flagged, and whether it called the study unsafe."""
     screened = screen(logs)
     before = np.column_stack([logs.state, logs.reward])
@@ -343,33 +333,33 @@ def measure_screen(logs: Trajectories, clean: Trajectories, parameters: Paramete
     }
 
 
-def report_artefacts(rows: list[Row], parameters: Parameters) -> Report:
+def report_artefacts(rows: list[engine.Row], parameters: engine.Parameters) -> engine.Report:
     """S6 over all studies."""
     table = summarise_errors(rows)
     errors = {(row["data"], row["critic"], row["screened"]): row for row in table}
-    flags = group_rows(rows, "data", "kind", "ratio")
+    flags = engine.group_rows(rows, "data", "kind", "ratio")
     wrongly_flagged = float(flags["clean", "clean", 0.0]["right_flagged"].mean())
-    limits = [Limit("clean values flagged", "clean", wrongly_flagged, MOST_WRONG)]
+    limits = [engine.Limit("clean values flagged", "clean", wrongly_flagged, MOST_WRONG)]
     for data, kind, ratio in flags:
         limit = ARTEFACTS[kind][1] if ratio == JUDGED_AT else None
         if limit is not None:
             to_oracle = errors[data, OURS, True]["to_oracle"]
-            limits.append(Limit(f"{OURS} after the screen / oracle", kind, to_oracle, limit))
+            limits.append(engine.Limit(f"{OURS} after the screen / oracle", kind, to_oracle, limit))
         elif (kind, ratio) == (AFTER_NOTHING, JUDGED_AT):
             unsafe = float(flags[data, kind, ratio]["unsafe"].mean())
-            limits.append(Limit("studies called unsafe", kind, unsafe, LEAST_UNSAFE, at_most=False))
+            limits.append(engine.Limit("studies called unsafe", kind, unsafe, LEAST_UNSAFE, at_most=False))
     context = {"errors": errors, "flags": flags, "critics": list(CRITICS), "ours": OURS}
-    return Report(
+    return engine.Report(
         rows=table,
         figure=draw_errors(table, (2, 4), 12, 6.2),
         description="Coefficient error by artefact and share touched",
-        page=render_page("s6.md", parameters=parameters, decision_points=DECISION_POINTS, **context),
+        page=engine.render_page("s6.md", parameters=parameters, decision_points=DECISION_POINTS, **context),
         limits=limits,
         results={"rows": table},
     )
 
 
-S6 = Experiment(
+S6 = engine.Experiment(
     name="s6",
     title="S6: artefacts of devices, after the screen",
     parameters={"participants": 100, "replicates": 20},

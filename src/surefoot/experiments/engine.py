@@ -1,7 +1,5 @@
 """The engine of all experiments: replicates are stored as they finish, then become tables, a figure and limits."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
@@ -82,7 +80,7 @@ class Report:
     """The files of an experiment: a tidy table, a figure, a page in Markdown, and its limits."""
 
     rows: Sequence[Row]
-    figure: Figure
+    figure: "Figure"
     description: str
     """Of the figure, for readers who cannot see it."""
     page: str
@@ -118,7 +116,7 @@ def _run_replicate(replicate: Replicate, run: Callable[[int, Parameters], list[R
 
 
 def run_experiment(
-    experiment: Experiment, seed: int, out: Path, *, quick: bool, jobs: int, progress: UnitProgress
+    experiment: Experiment, seed: int, out: Path, *, quick: bool, jobs: int, progress: "UnitProgress"
 ) -> dict[str, Any]:
     """Run every replicate, write `NAME.*` into the folder, and return the summary, which is also `NAME.json`.
 
@@ -209,7 +207,7 @@ def run_units(
     folder: Path,
     *,
     jobs: int,
-    progress: UnitProgress,
+    progress: "UnitProgress",
     elsewhere: Callable[[list[Any], Callable[[Any], Any]], Iterator[tuple[Any, Any]]] | None = None,
 ) -> list[Any]:
     """The results of `work` for every unit, in their order; finished units stay in the folder as JSON, by their `name`.

@@ -6,26 +6,13 @@ look-ahead learn a policy for each participant; the look-ahead family learns one
 differ and compares a policy for each, one for all, and partial pooling.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.experiments.engine import (
-    Experiment,
-    Limit,
-    Parameters,
-    Report,
-    Row,
-    fit_quietly,
-    group_rows,
-    make_method,
-    render_page,
-    standard_error,
-)
+from surefoot.experiments import engine
 from surefoot.learning.methods import method
 from surefoot.policies import coin, never
 from surefoot.policies.policies import Policies, Policy
@@ -95,7 +82,7 @@ SHOWN = "HeartSteps, 50 × 210"
 """The study of the figure and of the first sentences."""
 
 
-def run_designs(replicate: int, parameters: Parameters, designs: Sequence[StudyDesign] = DESIGNS) -> list[Row]:
+def run_designs(replicate: int, parameters: engine.Parameters, designs: Sequence[StudyDesign] = DESIGNS) -> list[engine.Row]:
     """What every policy earns in every design; a smaller study is the beginning of a larger one."""
     rows = []
     references: dict[str, dict[str, tuple[float, float]]] = {}
@@ -106,8 +93,8 @@ def run_designs(replicate: int, parameters: Parameters, designs: Sequence[StudyD
         logs = design.collect(replicate, parameters["seed"])
         learned = {}
         for name in design.methods:
-            unfitted = make_method("hb-ahead", pooling="person") if name == ONE_EACH else make_method(name)
-            learned[name] = fit_quietly(unfitted, logs).policies_
+            unfitted = engine.make_method("hb-ahead", pooling="person") if name == ONE_EACH else engine.make_method(name)
+            learned[name] = engine.fit_quietly(unfitted, logs).policies_
         earned = references[design.simulator] | _earn(simulator, learned, replicate, parameters)
         for name, (reward, share) in earned.items():
             measures = {"reward": reward, "difference": reward - earned["never"][0], "share_treated": share}
@@ -116,7 +103,7 @@ def run_designs(replicate: int, parameters: Parameters, designs: Sequence[StudyD
 
 
 def _earn(
-    simulator: Simulator, policies: Mapping[str, Policy | Policies], replicate: int, parameters: Parameters
+    simulator: Simulator, policies: Mapping[str, Policy | Policies], replicate: int, parameters: engine.Parameters
 ) -> dict[str, tuple[float, float]]:
     """Long-run reward and share treated of every policy."""
     numbers = np.random.SeedSequence(parameters["seed"], spawn_key=(7, replicate, 2))
@@ -127,18 +114,18 @@ def _earn(
 EarnedTable = dict[tuple[StudyDesign, str], dict[str, float]]
 
 
-def summarise_earned(rows: list[Row]) -> EarnedTable:
+def summarise_earned(rows: list[engine.Row]) -> EarnedTable:
     """By design and method: means over replicates, the standard error, minimum and 5 % quantile of the differences."""
     return {
         (StudyDesign(*key[:-1]), key[-1]): {
             "reward": float(values["reward"].mean()),
             "difference": float(values["difference"].mean()),
-            "standard_error": standard_error(values["difference"]),
+            "standard_error": engine.standard_error(values["difference"]),
             "worst": float(values["difference"].min()),
             "low": float(np.quantile(values["difference"], 0.05)),
             "share_treated": float(values["share_treated"].mean()),
         }
-        for key, values in group_rows(rows, *StudyDesign._fields, "method").items()
+        for key, values in engine.group_rows(rows, *StudyDesign._fields, "method").items()
     }
 
 
@@ -157,7 +144,7 @@ EARNED_LIMITS = (
 """(label, measure, least, study, method): the least that a method must reach on the least favourable data of a study."""
 
 
-def judge_earned(table: EarnedTable) -> list[Limit]:
+def judge_earned(table: EarnedTable) -> list[engine.Limit]:
     """Every limit with the least favourable data of its study."""
     limits = []
     for label, measure, least, study, name in EARNED_LIMITS:
@@ -168,11 +155,11 @@ def judge_earned(table: EarnedTable) -> list[Limit]:
         }
         if values:
             worst = min(values, key=lambda data: values[data])
-            limits.append(Limit(f"{label}: {study}, {name}", worst, values[worst], least, at_most=False))
+            limits.append(engine.Limit(f"{label}: {study}, {name}", worst, values[worst], least, at_most=False))
     return limits
 
 
-def draw_earned(table: EarnedTable) -> Figure:
+def draw_earned(table: EarnedTable) -> "Figure":
     """Long-run difference from never in the study that is shown, a panel for each kind of data."""
     designs = list(dict.fromkeys(design for design, _ in table if design.study == SHOWN))
     names = [*REFERENCES[1:], *PAPER, *FAMILY]
@@ -193,7 +180,7 @@ def draw_earned(table: EarnedTable) -> Figure:
     return figure
 
 
-def report_designs(rows: list[Row], parameters: Parameters) -> Report:
+def report_designs(rows: list[engine.Row], parameters: engine.Parameters) -> engine.Report:
     """S7 over all replicates."""
     table = summarise_earned(rows)
     studies: dict[str, tuple[list[StudyDesign], list[str]]] = {}
@@ -205,11 +192,11 @@ def report_designs(rows: list[Row], parameters: Parameters) -> Report:
     first = studies[SHOWN][0][0]
     shown = {name: summary for (design, name), summary in table.items() if design == first}
     size = SHOWN.removeprefix("HeartSteps, ")
-    return Report(
+    return engine.Report(
         rows=rows,
         figure=draw_earned(table),
         description="Long-run reward compared with never prompting",
-        page=render_page("s7.md", table=table, studies=studies, shown=shown, size=size, parameters=parameters),
+        page=engine.render_page("s7.md", table=table, studies=studies, shown=shown, size=size, parameters=parameters),
         limits=judge_earned(table),
         results={
             "results": [
@@ -220,7 +207,7 @@ def report_designs(rows: list[Row], parameters: Parameters) -> Report:
     )
 
 
-S7 = Experiment(
+S7 = engine.Experiment(
     name="s7",
     title="S7: hb-ahead compared with never",
     parameters=PARAMETERS,
@@ -248,8 +235,8 @@ FITS: dict[str, dict[str, Any]] = {
 
 
 def run_people(
-    replicate: int, parameters: Parameters, spreads: Sequence[float] = SPREADS, points: Sequence[int] = POINTS
-) -> list[Row]:
+    replicate: int, parameters: engine.Parameters, spreads: Sequence[float] = SPREADS, points: Sequence[int] = POINTS
+) -> list[engine.Row]:
     """Every fit of every spread; a smaller study is the beginning of a larger one.
 
     `coefficient_error` is the root mean square over people of the distance of their coefficients from the truth.
@@ -263,7 +250,7 @@ def run_people(
         truth = np.broadcast_to(simulator.critic_coef, (EVALUATED, 8))
         for size in points:
             logs = simulator.collect(coin(2), decision_points=size, seed=dynamics)
-            fits = {name: fit_quietly(method("hb-ahead", **options), logs) for name, options in FITS.items()}
+            fits = {name: engine.fit_quietly(method("hb-ahead", **options), logs) for name, options in FITS.items()}
             policies: dict[str, Policy | Policies] = {"never": never(2)}
             policies |= {name: fitted.policies_ for name, fitted in fits.items()}
             runs = simulator.run(policies, steps=parameters["steps"], keep=parameters["keep"], seed=numbers)
@@ -281,14 +268,14 @@ def run_people(
 PeopleTable = dict[tuple[Any, ...], dict[str, float]]
 
 
-def summarise_people(rows: list[Row]) -> PeopleTable:
+def summarise_people(rows: list[engine.Row]) -> PeopleTable:
     """By spread, decision points and fit: means over replicates, and the standard error of the difference."""
     return {
         key: {
             **{name: float(values[name].mean()) for name in ("coefficient_error", "difference", "harmed")},
-            "standard_error": standard_error(values["difference"]),
+            "standard_error": engine.standard_error(values["difference"]),
         }
-        for key, values in group_rows(rows, "spread", "decision_points", "fit").items()
+        for key, values in engine.group_rows(rows, "spread", "decision_points", "fit").items()
     }
 
 
@@ -304,7 +291,7 @@ MOST_HARMED = 0.08
 """With κ = 0.5 at spread 1 and 210 points."""
 
 
-def judge_people(table: PeopleTable) -> list[Limit]:
+def judge_people(table: PeopleTable) -> list[engine.Limit]:
     """Every limit whose spread and decision points were run."""
     limits = []
     for spread, points, others, most in ERROR_LIMITS:
@@ -313,19 +300,19 @@ def judge_people(table: PeopleTable) -> list[Limit]:
             ratio = table[spread, points, "partial"]["coefficient_error"] / better
             rival = "the better" if len(others) > 1 else "pooled"
             measure = f"coefficients' error of {rival}, spread {spread:g}, {points} points"
-            limits.append(Limit(measure, "people differ", ratio, most))
+            limits.append(engine.Limit(measure, "people differ", ratio, most))
     for spread, least in GAIN_LIMITS:
         if (spread, 210, CAUTIOUS) in table:
             gain = table[spread, 210, CAUTIOUS]["difference"] - table[spread, 210, "all"]["difference"]
             measure = f"steps more than pooled, κ = 0.5, spread {spread:g}"
-            limits.append(Limit(measure, "people differ", gain, least, at_most=False))
+            limits.append(engine.Limit(measure, "people differ", gain, least, at_most=False))
     if (1.0, 210, CAUTIOUS) in table:
         harmed = table[1.0, 210, CAUTIOUS]["harmed"]
-        limits.append(Limit("share harmed, κ = 0.5, spread 1", "people differ", harmed, MOST_HARMED))
+        limits.append(engine.Limit("share harmed, κ = 0.5, spread 1", "people differ", harmed, MOST_HARMED))
     return limits
 
 
-def draw_people(table: PeopleTable) -> Figure:
+def draw_people(table: PeopleTable) -> "Figure":
     """Coefficients' error and long-run difference by spread, at the largest number of decision points."""
     most = max(points for _, points, _ in table)
     spreads = list(dict.fromkeys(spread for spread, points, _ in table if points == most))
@@ -349,24 +336,24 @@ def draw_people(table: PeopleTable) -> Figure:
     return figure
 
 
-def report_people(rows: list[Row], parameters: Parameters) -> Report:
+def report_people(rows: list[engine.Row], parameters: engine.Parameters) -> engine.Report:
     """S7's people who differ, over all replicates."""
     table = summarise_people(rows)
     sizes: dict[int, list[float]] = {}
     for spread, points, _ in table:
         sizes[points] = [*dict.fromkeys([*sizes.get(points, ()), spread])]
     keys = ("spread", "decision_points", "fit")
-    return Report(
+    return engine.Report(
         rows=rows,
         figure=draw_people(table),
         description="Error and reward by how much people differ",
-        page=render_page("s7-people.md", table=table, sizes=sizes, fits=list(FITS), parameters=parameters),
+        page=engine.render_page("s7-people.md", table=table, sizes=sizes, fits=list(FITS), parameters=parameters),
         limits=judge_people(table),
         results={"results": [{**dict(zip(keys, key, strict=True)), **summary} for key, summary in table.items()]},
     )
 
 
-S7_PEOPLE = Experiment(
+S7_PEOPLE = engine.Experiment(
     name="s7-people",
     title="S7: partial pooling where people differ",
     parameters=PARAMETERS,

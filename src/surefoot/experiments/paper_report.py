@@ -1,7 +1,5 @@
 """What `reproduce` writes about S1 to S4: runs, tables as in the paper, its figure, a report and a summary."""
 
-from __future__ import annotations
-
 import json
 import platform
 import time
@@ -218,7 +216,7 @@ def _tabulate_sweep(results: Results, settings: Settings, experiment: str, scene
 # Figure
 
 
-def draw_sweeps(results: Results, settings: Settings, scenes: Sequence[Scene] = JUDGED) -> Figure | None:
+def draw_sweeps(results: Results, settings: Settings, scenes: Sequence[Scene] = JUDGED) -> "Figure | None":
     """One panel per scene and sweep that was run; nothing when no sweep was."""
     from matplotlib.lines import Line2D
 
@@ -245,7 +243,7 @@ def draw_sweeps(results: Results, settings: Settings, scenes: Sequence[Scene] = 
     return figure
 
 
-def _draw_sweep(axes: Axes, results: Results, settings: Settings, scene: Scene, experiment: str) -> None:
+def _draw_sweep(axes: "Axes", results: Results, settings: Settings, scene: Scene, experiment: str) -> None:
     sweep = SWEEPS[experiment]
     values = sweep.values(scene)
     positions = [sweep.scale * value for value in values]

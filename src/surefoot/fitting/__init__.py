@@ -5,8 +5,6 @@ A file that fits in memory is read, fitted and written at once. Other logs are r
 all are done.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Iterator
@@ -70,12 +68,12 @@ class FittedStudy:
         return replace(policies.load(self._file("policies")), training=training)
 
     @property
-    def critic(self) -> pa.Table:
+    def critic(self) -> "pa.Table":
         """One row per participant (or one for everyone): threshold, scale, iterations, counts and coefficients."""
         return self._part.critic if self._part else read_parquet(self._file("critic")).sort_by("participant")
 
     @property
-    def weights(self) -> pa.Table:
+    def weights(self) -> "pa.Table":
         """One row per decision point: row in the input, participant, time, weight (missing where not used), residual."""
         return self._part.weights if self._part else read_parquet(self._file("weights"))
 
@@ -83,7 +81,7 @@ class FittedStudy:
         return cast(Path, self.folder) / f"{name}.parquet"  # What is not in memory is in files.
 
     @classmethod
-    def load(cls, folder: str | Location) -> FittedStudy:
+    def load(cls, folder: str | Location) -> "FittedStudy":
         """A folder that `fit_study` wrote, by its path or URL."""
         location = locate(folder)
         try:

@@ -1,7 +1,5 @@
 """Intervals over people: a participant with many decision points is still one participant."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +21,7 @@ class Interval(NamedTuple):
     def excludes_zero(self) -> bool:
         return bool(self.low > 0 or self.high < 0)
 
-    def __neg__(self) -> Interval:
+    def __neg__(self) -> "Interval":
         return Interval(-self.value, self.standard_error, -self.high, -self.low)
 
 

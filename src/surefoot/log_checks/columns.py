@@ -5,14 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.suspect_columns import (
-    FEW_VALUES,
-    find_codes,
-    find_lonely_codes,
-    find_recurring_codes,
-    gives_away_action,
-    list_doubts,
-)
+from surefoot.data import suspect_columns
 from surefoot.data.trajectories import Trajectories
 from surefoot.inference.leaks import FEWEST_ROWS, LOOK, correlate_with_outcome
 from surefoot.log_checks.check import Check, find_worst
@@ -48,7 +41,7 @@ NAMED_PEOPLE = 10
 
 def check_identities(read: StudyLogs, study: Study | None) -> Check:
     """Look for ids that are one participant, ids that number the rows, and a column of availability that nobody named."""
-    doubts = list_doubts(read.logs.participants, len(read.logs), read.logs.names)
+    doubts = suspect_columns.list_doubts(read.logs.participants, len(read.logs), read.logs.names)
     if not doubts:
         reason = "ids differ in more than case and blanks, and no column of availability is left unnamed"
         return Check(IDENTITIES_NAME, "fine", reason)
@@ -76,8 +69,8 @@ def check_columns(read: StudyLogs, study: Study | None) -> Check:
     columns[f"reward '{logs.names.reward}'"] = read.raw_reward[rows]
     suspects = []
     for name, values in columns.items():
-        lonely = find_lonely_codes(values)
-        recurring = find_recurring_codes(*np.unique(values[np.isfinite(values)], return_counts=True))
+        lonely = suspect_columns.find_lonely_codes(values)
+        recurring = suspect_columns.find_recurring_codes(*np.unique(values[np.isfinite(values)], return_counts=True))
         for code in dict.fromkeys([*lonely, *recurring]):
             standing = "apart from all other values" if code in lonely else "more often than the values next to it"
             suspects.append((name, f"{code:.6g}", standing))
@@ -184,7 +177,7 @@ def _find_units(logs: Trajectories, column: str, values: Array) -> list[OtherUni
     steps = steps[~np.isnan(steps)]
     # Values that hardly ever fall are a counter (days in the study); few distinct values are a scale of answers.
     is_counter = bool(steps.size) and (steps < 0).mean() < 0.01
-    if is_counter or len(np.unique(values[~np.isnan(values)])) < FEW_VALUES:
+    if is_counter or len(np.unique(values[~np.isnan(values)])) < suspect_columns.FEW_VALUES:
         return []
     known = np.flatnonzero(present.sum(axis=1) >= LEAST_VALUES)
     record = np.where(present, record, np.nan)[known]
@@ -239,10 +232,12 @@ def check_leaks(read: StudyLogs, study: Study | None) -> Check:
         # Some people, with all their decision points.
         rows = rows[logs.participant_index[rows] % -(-len(rows) // MOST_ROWS) == 0]
     action = logs.action[rows]
-    telling = [name for j, name in enumerate(logs.state_names) if gives_away_action(logs.state[rows, j], action)]
+    telling = [
+        name for j, name in enumerate(logs.state_names) if suspect_columns.gives_away_action(logs.state[rows, j], action)
+    ]
     columns = [*(values[rows] for values in list_state_values(logs, study).values()), read.raw_reward[rows]]
     # A device that fails may write the same code into state and outcome.
-    *states, outcome = [np.where(np.isin(values, find_codes(values)), np.nan, values) for values in columns]
+    *states, outcome = [np.where(np.isin(values, suspect_columns.find_codes(values)), np.nan, values) for values in columns]
     matrix = np.column_stack(states) if states else np.empty((len(rows), 0))
     correlations = correlate_with_outcome(matrix, outcome, action, logs.participant_index[rows])
     reasons = [f"'{name}' says which action was taken" for name in telling]

@@ -1,7 +1,5 @@
 """Quantiles of ragged rows: each row of a padded array has its own set of present values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 
@@ -101,7 +99,7 @@ class SmallestHalf(PerParticipant):
     """Position, in order, of the largest value of the smallest half, (people, 1)."""
 
     @classmethod
-    def of_present(cls, present: Array, features: int, dtype: object) -> SmallestHalf:
+    def of_present(cls, present: Array, features: int, dtype: object) -> "SmallestHalf":
         """For (people, decision points)."""
         xp = array_namespace(present)
         count = xp.sum(present, axis=-1, dtype=xp.int64, keepdims=True)

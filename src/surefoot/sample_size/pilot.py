@@ -1,7 +1,5 @@
 """What a pilot says about the numbers that a sample size rests on, with intervals over people."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +52,7 @@ class Pilot:
         return dict(to_plain(self))
 
 
-def estimate_nuisance(study: Study, read: StudyLogs | Trajectories, *, binary: bool = False) -> Pilot:
+def estimate_nuisance(study: "Study", read: "StudyLogs | Trajectories", *, binary: bool = False) -> Pilot:
     """What a pilot says about the quantities that a sample size needs beside the effect.
 
     Parameters

@@ -1,7 +1,5 @@
 """Evaluation in a simulator: a policy's reward in the long run, and its distance from the truth."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple, overload
 
@@ -26,7 +24,7 @@ class Estimate(NamedTuple):
     """Everybody's value, (people,)."""
 
     @classmethod
-    def over(cls, per_participant: NDArray[np.float64]) -> Estimate:
+    def over(cls, per_participant: NDArray[np.float64]) -> "Estimate":
         """The mean of everybody's values, with its standard error: standard deviation / √people."""
         people = len(per_participant)
         error = float(per_participant.std(ddof=1) / np.sqrt(people)) if people > 1 else np.inf

@@ -1,7 +1,5 @@
 """Simulators: what people are like, and simulations that step them through decision points."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -115,7 +113,7 @@ class Simulator(ABC):
         """The simulator of some of the people, with arrays on the engine's device."""
         return self
 
-    def start(self, *, seed: Seed | Sequence[Seed]) -> Simulation:
+    def start(self, *, seed: Seed | Sequence[Seed]) -> "Simulation":
         """Everybody before their first decision point, in one replicate or, with a sequence of seeds, in many at once.
 
         >>> import surefoot as sf
@@ -161,7 +159,7 @@ class Simulator(ABC):
         return runs
 
     def _run_block(
-        self, first: Floats, rule: DecisionRule, chance: _Chance, keep: int, engine: Engine
+        self, first: Floats, rule: DecisionRule, chance: "_Chance", keep: int, engine: Engine
     ) -> tuple[Floats, Floats]:
         """Sums over the last `keep` steps: rewards, and decision points with a prompt; (policies, people)."""
         driving, uniform = (engine.to_device(values) for values in chance.draw_all())

@@ -1,7 +1,5 @@
 """`[collection]`: how the actions in the logs were chosen, which decides what may be concluded from them."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from typing import Any, Literal
 
@@ -68,7 +66,7 @@ class CollectionSection(Section):
         return tuple(times)
 
     @model_validator(mode="after")
-    def _fixed_policies_have_no_updates(self) -> CollectionSection:
+    def _fixed_policies_have_no_updates(self) -> "CollectionSection":
         if self.policy == "fixed" and self.updates:
             raise ValueError('a fixed policy has no updates; leave them out, or write policy = "own" or "pooled"')
         return self

@@ -11,31 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from surefoot.data import log_columns, suspect_columns
 from surefoot.data.column_kinds import MOST_LEVELS, ColumnSummary, VariableKind, YesNo, join_cases, quote, recognize_kind
-from surefoot.data.log_columns import (
-    MISSING,
-    MISSING_ANSWERS,
-    MISSING_SIGNS,
-    NO,
-    PLAIN,
-    TEXT_TYPES,
-    FileSettings,
-    LogColumn,
-    first_failure,
-    is_number,
-    settle_missing,
-    spell,
-    whole_array,
-)
-from surefoot.data.suspect_columns import (
-    CODES,
-    find_codes,
-    gives_away_action,
-    is_availability,
-    is_unavailability,
-    list_id_doubts,
-    numbers_rows,
-)
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.leaks import correlate_with_outcome
 
@@ -118,9 +95,11 @@ class ColumnGuesses:
     `warnings` sentences about doubtful guesses.
     """
 
-    def __init__(self, table: pa.Table, named: Mapping[str, str | None], settings: FileSettings = PLAIN) -> None:
+    def __init__(
+        self, table: pa.Table, named: Mapping[str, str | None], settings: log_columns.FileSettings = log_columns.PLAIN
+    ) -> None:
         self.cells, self.missing = _settle_cells(table, settings)
-        plain = replace(PLAIN, percent=settings.percent)
+        plain = replace(log_columns.PLAIN, percent=settings.percent)
         self.summaries = {name: ColumnSummary.of(name, cells, plain) for name, cells in self.cells.items()}
         self.values = {name: _code_values(cells) for name, cells in self.cells.items()}
         self.roles = {role: name for role, name in named.items() if name is not None}
@@ -128,11 +107,13 @@ class ColumnGuesses:
         self._guess_roles()
         self._available = np.ones(len(table), dtype=bool)
         if "available" in self.roles:
-            texts, indices = LogColumn("", self.cells[self.roles["available"]]).distinct()
-            self._available = ~np.isin(indices, [code for code, text in enumerate(texts) if text.lower() in NO])
+            texts, indices = log_columns.LogColumn("", self.cells[self.roles["available"]]).distinct()
+            self._available = ~np.isin(indices, [code for code, text in enumerate(texts) if text.lower() in log_columns.NO])
         self._guess_constant_probability()
         empty = self._is_missing("action") & self._available
-        spellings = settle_missing(whole_array(table[self.roles["action"]]), ()).filter(empty).to_pylist()
+        spellings = (
+            log_columns.settle_missing(log_columns.whole_array(table[self.roles["action"]]), ()).filter(empty).to_pylist()
+        )
         self.actions = guess_actions(self.summaries[self.roles["action"]], spellings)
         self.state: dict[str, VariableKind] = {}
         self.left_out: dict[str, str] = {}
@@ -171,7 +152,9 @@ class ColumnGuesses:
         if role == "participant":
             values = {name: _number_values(self.cells[name]) for name in usual}
             repeated = [
-                name for name, ids in values.items() if ids is None or not numbers_rows(len(np.unique(ids)), len(ids))
+                name
+                for name, ids in values.items()
+                if ids is None or not suspect_columns.numbers_rows(len(np.unique(ids)), len(ids))
             ]
             if usual and not repeated:
                 problem = f"column '{usual[0]}' has another value in every row, so it seems to number the rows"
@@ -186,7 +169,7 @@ class ColumnGuesses:
                 if not summary.levels or YesNo.recognize(summary) or any(re.search(r"\d", text) for text in summary.levels)
             ]
         if role == "available":
-            return usual + [name for name in names if is_availability(self.summaries[name])]
+            return usual + [name for name in names if suspect_columns.is_availability(self.summaries[name])]
         if role == "time" and "participant" in self.roles:
             # Numbers that order decision points are whole or very large; counters of a platform come last.
             others = [
@@ -242,13 +225,13 @@ class ColumnGuesses:
         known = ~np.isnan(action)
         taken = np.unique(action[known], return_inverse=True)[1]
         for name in (name for name in names if reasons[name] is None):
-            if gives_away_action(self.values[name][known], taken):
+            if suspect_columns.gives_away_action(self.values[name][known], taken):
                 reasons[name] = "says which action was taken"
         if self.summaries[self.roles["reward"]].numbers is not None:
             reasons |= self._find_outcome_leaks([name for name in names if reasons[name] is None])
         for name in names:
             reason = reasons[name]
-            texts = self.cells[name].drop_null().to_pylist() if self.cells[name].type in TEXT_TYPES else []
+            texts = self.cells[name].drop_null().to_pylist() if self.cells[name].type in log_columns.TEXT_TYPES else []
             words = [text for text in texts if not is_finite_number(text)]
             if reason is None and words and len(words) < len(texts) / 2:
                 reason = f"{MIXTURE} ({len(words):,} rows, such as {quote(words[0])})"
@@ -273,7 +256,9 @@ class ColumnGuesses:
             "counts the rows": is_index(summary),
             f"holds {only} or nothing: write 0 where an empty cell means no": bool(only),
             "is constant, or holds times": summary.is_constant,
-            "says when nothing could be sent: available in [columns] needs the opposite": is_unavailability(summary),
+            "says when nothing could be sent: available in [columns] needs the opposite": suspect_columns.is_unavailability(
+                summary
+            ),
             "is called like a probability": is_probability(summary),
             "is called like something that is known only after the decision": bool(re.search(AFTERWARDS, name)),
         }
@@ -332,7 +317,7 @@ class ColumnGuesses:
             problem = f"column '{roles['reward']}' holds no two different outcomes"
             yield f"{problem}; say with --reward NAME which column holds them"
         if "available" not in roles:
-            for name in (name for name, summary in self.summaries.items() if is_unavailability(summary)):
+            for name in (name for name, summary in self.summaries.items() if suspect_columns.is_unavailability(summary)):
                 remedy = "write a column with 1 where something could be sent and name it with --available NAME"
                 yield f"column '{name}' seems to say when nothing could be sent; {remedy}"
 
@@ -346,24 +331,26 @@ class ColumnGuesses:
         clocks = [
             name
             for name, cells in self.cells.items()
-            if cells.type in TEXT_TYPES and pc.all(pc.match_substring_regex(cells, CLOCK)).as_py()
+            if cells.type in log_columns.TEXT_TYPES and pc.all(pc.match_substring_regex(cells, CLOCK)).as_py()
         ]
         time = self.roles["time"]
         if time in clocks or (clocks and not self._orders_rows(self.cells[time])):
             columns = " and ".join(map(repr, dict.fromkeys((time, *clocks))))
             yield f"column {columns}: day and time of day must stand in one column, such as 2024-05-31 08:30"
         participants = self.cells[self.roles["participant"]]
-        ids = LogColumn("", participants).distinct()[0] if participants.type in TEXT_TYPES else []
-        yield from (f"{reason}; {remedy}" for _, reason, remedy in list_id_doubts(ids))
+        ids = log_columns.LogColumn("", participants).distinct()[0] if participants.type in log_columns.TEXT_TYPES else []
+        yield from (f"{reason}; {remedy}" for _, reason, remedy in suspect_columns.list_id_doubts(ids))
         for name, reason in self.left_out.items():
             if reason.startswith(MIXTURE):
                 yield f"column '{name}' {reason}, so that it is left out; correct the text, or name it in missing"
 
 
-def _settle_cells(table: pa.Table, settings: FileSettings) -> tuple[dict[str, pa.Array], list[str]]:
+def _settle_cells(table: pa.Table, settings: log_columns.FileSettings) -> tuple[dict[str, pa.Array], list[str]]:
     """The cells of every column, null where they are missing; and the words that stand for "missing"."""
     cells = {
-        name: LogColumn(name, settle_missing(whole_array(table[name]), MISSING), settings=settings).plain_numbers()
+        name: log_columns.LogColumn(
+            name, log_columns.settle_missing(log_columns.whole_array(table[name]), log_columns.MISSING), settings=settings
+        ).plain_numbers()
         for name in table.column_names
     }
     words = {name: find_missing_words(column) for name, column in cells.items()}
@@ -373,7 +360,7 @@ def _settle_cells(table: pa.Table, settings: FileSettings) -> tuple[dict[str, pa
         # "None" among numbers is how the file writes "missing", so it is no level elsewhere; an action it may be.
         is_action = re.match(ROLES["action"], name, re.IGNORECASE) is not None
         signs, among_numbers = words[name]
-        settled[name] = settle_missing(column, [*signs, *(among_numbers if is_action else everywhere)])
+        settled[name] = log_columns.settle_missing(column, [*signs, *(among_numbers if is_action else everywhere)])
     return settled, sorted(everywhere | {word for signs, _ in words.values() for word in signs})
 
 
@@ -383,14 +370,14 @@ def find_missing_words(cells: pa.Array) -> tuple[list[str], list[str]]:
     >>> find_missing_words(pa.array(["3", "4", "watch off", "5", "n/a", "4", "3", "6"]))
     (['n/a'], ['watch off'])
     """
-    rows = Counter(cells.drop_null().to_pylist() if cells.type in TEXT_TYPES else ())
+    rows = Counter(cells.drop_null().to_pylist() if cells.type in log_columns.TEXT_TYPES else ())
     words = [text for text in rows if not is_finite_number(text)]
-    signs = [word for word in words if word.lower() in MISSING_SIGNS]
+    signs = [word for word in words if word.lower() in log_columns.MISSING_SIGNS]
     others = [word for word in words if word not in signs]
     numbers = rows.total() - sum(rows[word] for word in words)
     if numbers <= sum(rows[word] for word in others):
         return signs, []
-    answers = [word for word in others if word.lower() in MISSING_ANSWERS]
+    answers = [word for word in others if word.lower() in log_columns.MISSING_ANSWERS]
     unknown = [word for word in others if word not in answers]
     few = len(unknown) <= MOST_WORDS and sum(rows[word] for word in unknown) <= MOST_WORD_ROWS * numbers
     if few and not any(re.search(r"\d", word) for word in unknown):
@@ -436,7 +423,7 @@ def find_platform(name: str, columns: Sequence[str]) -> str | None:
 
 def list_codes(summary: ColumnSummary) -> list[float]:
     """Numbers of a column that seem to stand for "missing"."""
-    return [] if summary.numbers is None else find_codes(summary.numbers)
+    return [] if summary.numbers is None else suspect_columns.find_codes(summary.numbers)
 
 
 def _number_values(cells: pa.Array) -> NDArray[np.int64] | None:
@@ -449,10 +436,12 @@ def _number_values(cells: pa.Array) -> NDArray[np.int64] | None:
 
 def _code_values(cells: pa.Array) -> NDArray[np.float64]:
     """Numbers as they are, other values as numbers from 0 for the distinct ones; NaN where missing."""
-    column = LogColumn("", cells)
-    if is_number(cells.type) or (cells.type in TEXT_TYPES and first_failure(cells, pa.float64()) is None):
+    column = log_columns.LogColumn("", cells)
+    if log_columns.is_number(cells.type) or (
+        cells.type in log_columns.TEXT_TYPES and log_columns.first_failure(cells, pa.float64()) is None
+    ):
         return column.numbers()
-    if cells.type not in TEXT_TYPES and not pa.types.is_boolean(cells.type):
+    if cells.type not in log_columns.TEXT_TYPES and not pa.types.is_boolean(cells.type):
         return np.full(len(cells), np.nan)
     indices = column.distinct()[1]
     return np.where(indices < 0, np.nan, indices)
@@ -470,7 +459,7 @@ def guess_actions(column: ColumnSummary, empty: Sequence[str | None]) -> ActionG
     if len(codes) < 2 or (column.numbers is None and empty and not nothing):
         # Nothing but an empty cell can mean "nothing".
         if not codes or not empty:
-            single = spell(codes[0]) if codes else "nothing"
+            single = log_columns.spell(codes[0]) if codes else "nothing"
             problem = f"column '{column.name}' holds {single} only, so no two actions can be compared"
             raise InputError(f"{problem}; say with --action NAME which column holds the actions", column=column.name)
         spelling = Counter(cell or "" for cell in empty).most_common(1)[0][0]
@@ -505,7 +494,7 @@ def _guess_codes(column: ColumnSummary, codes: Sequence[float]) -> ActionGuess:
         return ActionGuess(names)
     why = "because 0 usually does" if nothing == 0 else "because it is the smallest code"
     reason = f"{nothing:g} is taken for {quote('nothing')}, {why}"
-    strange = [code for code in others if code in CODES and abs(code) > len(codes)]
+    strange = [code for code in others if code in suspect_columns.CODES and abs(code) > len(codes)]
     if strange:
         rows = f"{strange[0]:g} ({np.sum(column.numbers == strange[0]):,} rows)"
         reason += f"; {rows} may stand for missing: then empty these cells, and mark them not available"

@@ -1,7 +1,5 @@
 """The meaning of the columns of the logs: the sections of `study.toml` that describe them, checked together."""
 
-from __future__ import annotations
-
 import codecs
 import math
 import re
@@ -273,7 +271,7 @@ def _read_switch(section: Any) -> Any:
     return {name: value for name, value in section.items() if name != "on"} if section["on"] else None
 
 
-def _check_detector(detector: DetectorType | None) -> DetectorType | None:
+def _check_detector(detector: "DetectorType | None") -> "DetectorType | None":
     if detector is not None:
         detector.check()
     return detector

@@ -7,20 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data import log_table
 from surefoot.data.derived_states import derive_states
 from surefoot.data.file_formats import check_files
 from surefoot.data.locations import Location
 from surefoot.data.log_columns import MISSING, Problems, spell
-from surefoot.data.log_table import (
-    ColumnNames,
-    LogFile,
-    LogLayout,
-    LogTable,
-    UnnamedAvailability,
-    concatenate,
-    list_files,
-    name_file,
-)
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
 from surefoot.data.trajectories import Trajectories, read_columns, take_probability
 from surefoot.errors import InputError
@@ -69,7 +60,7 @@ class StudyLogs:
         return measured
 
 
-def log_layout(study: LogDescription) -> LogLayout:
+def log_layout(study: LogDescription) -> log_table.LogLayout:
     """The columns of the log that the study names, each once, and their spellings of "missing"."""
     roles = study.columns
     wanted = [roles.participant, roles.time, roles.available, roles.probability, study.actions.column, study.reward.column]
@@ -85,12 +76,12 @@ def log_layout(study: LogDescription) -> LogLayout:
     columns = tuple(dict.fromkeys(name for name in wanted if name is not None))
     missing = (*MISSING, *roles.missing)
     optional = AVAILABLE_OR_NOT if roles.available is None else None
-    return LogLayout(roles.participant, roles.time, columns, missing, codes, meant, study.file.settings, optional)
+    return log_table.LogLayout(roles.participant, roles.time, columns, missing, codes, meant, study.file.settings, optional)
 
 
 def study_files(study: LogDescription, path: str | Location) -> list[Location]:
     """The files of an input, without the empty parts of a folder."""
-    files = list_files(path)
+    files = log_table.list_files(path)
     filled = files if len(files) == 1 else check_files(files, log_layout(study).columns)
     if not filled:
         raise InputError(f"{path}: the tables have no rows; give them at least one decision point")
@@ -101,24 +92,24 @@ def read_logs(study: LogDescription, path: str | Location) -> StudyLogs:
     """All rows of a file or a folder of files."""
     import pyarrow as pa
 
-    with name_file(path):
-        files = [LogFile(file) for file in study_files(study, path)]
+    with log_table.name_file(path):
+        files = [log_table.LogFile(file) for file in study_files(study, path)]
         inputs = tuple(file.fingerprint(path) for file in files)
-        tables: list[LogTable] = []
+        tables: list[log_table.LogTable] = []
         for file in files:
             tables.append(file.read(log_layout(study), sum(map(len, tables))))
-        measured = measure_logs(study, concatenate(tables))
+        measured = measure_logs(study, log_table.concatenate(tables))
         tables.clear()
         pa.default_memory_pool().release_unused()
         return replace(finish_logs(study, measured), inputs=inputs)
 
 
-def parse_logs(study: LogDescription, rows: LogTable, *, usual: LearnedPatterns | None = None) -> StudyLogs:
+def parse_logs(study: LogDescription, rows: log_table.LogTable, *, usual: LearnedPatterns | None = None) -> StudyLogs:
     """Rows of one or several files as the study's logs; `usual` holds the patterns that a screen learned from all people."""
     return finish_logs(study, measure_logs(study, rows), usual=usual)
 
 
-def measure_logs(study: LogDescription, rows: LogTable, derived: Mapping[str, Floats] | None = None) -> StudyLogs:
+def measure_logs(study: LogDescription, rows: log_table.LogTable, derived: Mapping[str, Floats] | None = None) -> StudyLogs:
     """Logs as measured, neither screened nor scaled; `derived` are derived states at the time of the decision."""
     columns, implausible, problems = read_columns(
         rows,
@@ -146,7 +137,7 @@ def check_measured(
     columns: dict[str, Any],
     problems: Problems,
     outside: Mapping[str, NDArray[np.bool_]] | None = None,
-    unnamed: tuple[UnnamedAvailability, ...] = (),
+    unnamed: tuple[log_table.UnnamedAvailability, ...] = (),
 ) -> StudyLogs:
     """Validated logs as measured from the columns that `Trajectories.validated` takes."""
     roles = study.columns
@@ -170,7 +161,7 @@ def check_measured(
         **{**columns, "reward": raw, "probability": probability},
         state_names=study.read_names,
         action_names=study.actions.names,
-        names=ColumnNames(*named, *shown, roles.probability_of if design is None else "design", unnamed),
+        names=log_table.ColumnNames(*named, *shown, roles.probability_of if design is None else "design", unnamed),
         problems=problems,
     )
     people = len(logs.participants)

@@ -1,7 +1,5 @@
 """What every request passes: limits on size and time, the key, strict JSON; and one shape for every error."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -3,8 +3,6 @@
 No style attribute and no script: the page's security policy allows neither; colours are classes of the page's stylesheet.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +55,7 @@ class Scale:
     write: Callable[[float], str]
 
     @classmethod
-    def around(cls, values: Sequence[float], write: Callable[[float], str]) -> Scale:
+    def around(cls, values: Sequence[float], write: Callable[[float], str]) -> "Scale":
         """A scale with round steps that holds all values.
 
         >>> around = Scale.around([-0.31, 0.0, 1.2], str)

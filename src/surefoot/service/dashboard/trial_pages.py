@@ -10,15 +10,8 @@ from fastapi import Query, Response
 
 from surefoot.service import access, messages
 from surefoot.service.api.routes import Id, export_file
-from surefoot.service.dashboard import pages
+from surefoot.service.dashboard import pages, participant_pages
 from surefoot.service.dashboard.charts import draw_limits, draw_lines, draw_stacks, write_share
-from surefoot.service.dashboard.participant_pages import (
-    WITH_OUTCOMES,
-    find_days,
-    label_outcome,
-    list_participants,
-    place_in_days,
-)
 from surefoot.service.database import clock
 from surefoot.service.database.schema import alerts, decisions, outcomes
 from surefoot.service.trial.alerts import close_alert, count_safety, count_warnings
@@ -56,9 +49,14 @@ def make_day(day: date, sources: dict[str, int], sent: int) -> dict[str, Any]:
 def count_days(trial: Trial, at: datetime, number: int = DAYS, by: str = "received_at") -> list[dict[str, Any]]:
     """The last days, today last; by arrival, or by the decision points' own time (`decided_at`)."""
     moment = decisions.c[by]
-    days, edges = find_days(trial, at, number)
+    days, edges = participant_pages.find_days(trial, at, number)
     sent = sa.func.count().filter(decisions.c.action > 0)
-    columns = (place_in_days(moment, edges), decisions.c.source, sa.func.count().label("number"), sent.label("sent"))
+    columns = (
+        participant_pages.place_in_days(moment, edges),
+        decisions.c.source,
+        sa.func.count().label("number"),
+        sent.label("sent"),
+    )
     counted = sa.select(*columns).where(moment >= edges[0], moment < edges[-1])
     with trial.database.snapshot() as connection:
         rows = connection.execute(counted.group_by("day", decisions.c.source)).all()
@@ -71,8 +69,12 @@ def count_days(trial: Trial, at: datetime, number: int = DAYS, by: str = "receiv
 
 def count_outcomes(trial: Trial, at: datetime) -> dict[str, int]:
     """Of all available decision points: outcome known, known to be missing, still awaited, never came, erased."""
-    state = label_outcome(trial, at, decisions.c.available)
-    counted = sa.select(state, sa.func.count().label("number")).select_from(WITH_OUTCOMES).where(decisions.c.available)
+    state = participant_pages.label_outcome(trial, at, decisions.c.available)
+    counted = (
+        sa.select(state, sa.func.count().label("number"))
+        .select_from(participant_pages.WITH_OUTCOMES)
+        .where(decisions.c.available)
+    )
     with trial.database.autocommit() as connection:
         numbers = {row.outcome_state: row.number for row in connection.execute(counted.group_by(state))}
         late = connection.scalar(sa.select(sa.func.count()).select_from(outcomes).where(outcomes.c.late))
@@ -97,7 +99,7 @@ def overview_page(viewer: pages.Reader, by: pages.By = "arrived", download: page
     if download:
         return pages.send_csv(viewer, f"decisions-by-day-{by}", DAY_COLUMNS, days)
     limits = (trial.study.probability_limits.minimum, trial.study.probability_limits.maximum)
-    people = list_participants(trial, at)
+    people = participant_pages.list_participants(trial, at)
     labels = [f"{day['date']:%d %b}" for day in days]
     by_source = "; ".join(f"{source} {days[-1][source]:,}" for source in SOURCES)
     rates = [None if day["send rate"] is None else (day["send rate"], day["low"], day["high"]) for day in days]

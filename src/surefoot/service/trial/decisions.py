@@ -6,8 +6,6 @@ pauses a participant or activates a policy between its reading and its commit.
 Outcomes are added, never changed. The newest by its own time counts; a retry is not doubled; a late one is marked.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import uuid
@@ -97,7 +95,7 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
 def _draw(
     trial: Trial,
     request: DecisionRequest,
-    standing: Standing,
+    standing: "Standing",
     observation: Observation,
     live: LivePolicy | None,
     received: datetime,
@@ -158,7 +156,7 @@ def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> No
         raise ApiError(422, "timestamp_in_future", words, "timestamp")
 
 
-def _check_request(trial: Trial, request: DecisionRequest, standing: Standing | None, received: datetime) -> None:
+def _check_request(trial: Trial, request: DecisionRequest, standing: "Standing | None", received: datetime) -> None:
     if standing is None:
         raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
     if standing.withdrawn:
