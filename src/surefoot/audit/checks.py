@@ -3,8 +3,6 @@
 The sentences are in the template `audit_checks.txt`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -145,7 +143,7 @@ class Shape:
     """Share of removed decision points above the fit."""
 
     @classmethod
-    def of(cls, measures: Measures) -> Shape:
+    def of(cls, measures: Measures) -> "Shape":
         residuals = measures.relative[measures.used & ~measures.removed]
         cut_off = measures.relative[measures.removed]
         above = float((cut_off > 0).mean()) if len(cut_off) else 0.5

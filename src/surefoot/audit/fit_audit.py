@@ -1,7 +1,5 @@
 """The audit of a fitted method: its result as numbers, text, plots and page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -175,7 +173,7 @@ class Audit(ShownResult):
             f"{totals['used']} used, {removed}"
         )
 
-    def print_summary(self, console: Console) -> None:
+    def print_summary(self, console: "Console") -> None:
         """Counts, checks, other limits, the people who lost most, and the verdict."""
         console.print(self.describe_counts(), markup=False)
         totals = self.totals()
@@ -209,7 +207,7 @@ class Audit(ShownResult):
             console.print(table)
         console.print(f"Verdict: [{STYLES[self.verdict]}]{self.verdict}[/]")
 
-    def plot(self) -> Figure:
+    def plot(self) -> "Figure":
         """Histogram of the residuals in units of their limit, kept and removed."""
         from surefoot.audit.page import draw_residuals
 

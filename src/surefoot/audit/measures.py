@@ -1,7 +1,5 @@
 """The numbers behind an audit: what a fit removed, and the same fit with its limit elsewhere."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -10,14 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import FitWarning, InputError
-from surefoot.inference.intervals import (
-    FEW_PEOPLE,
-    Interval,
-    difference_interval,
-    ratio_interval,
-    sum_by_participant,
-    t_interval,
-)
+from surefoot.inference import intervals
 from surefoot.inference.sandwich import MOST_REFITTED, compute_influences, count_coefficients, takes_refits
 from surefoot.learning.critics import Critic
 from surefoot.learning.critics.critic import NORMAL_CAP
@@ -44,7 +35,7 @@ class Sensitivity:
     """τ."""
     removed: float
     """Share of used decision points."""
-    effect: Interval
+    effect: intervals.Interval
     """Mean over used decision points, and over actions other than nothing, of the expected gain over doing nothing."""
     send_rate: float
     """Mean probability of sending anything."""
@@ -75,7 +66,7 @@ class Measures:
     study: Study | None = None
 
     @classmethod
-    def of(cls, fitted: Method, raw_reward: NDArray[np.float64] | None = None, study: Study | None = None) -> Measures:
+    def of(cls, fitted: Method, raw_reward: NDArray[np.float64] | None = None, study: Study | None = None) -> "Measures":
         logs = fitted.logs_
         raw = logs.reward if raw_reward is None else np.asarray(raw_reward, dtype=np.float64)
         if raw.shape != (len(logs),):
@@ -119,7 +110,7 @@ class Measures:
     def total(self, values: NDArray[np.generic]) -> NDArray[np.float64]:
         """Sum of the values, one for every row, over each participant's rows."""
         logs = self.fitted.logs_
-        return sum_by_participant(logs.participant_index, len(logs.participants), values.astype(np.float64))
+        return intervals.sum_by_participant(logs.participant_index, len(logs.participants), values.astype(np.float64))
 
     def reward_share(self) -> tuple[float, NDArray[np.float64]]:
         """Σ|reward| of removed decision points over that of all used ones, before any transform: in all, and per
@@ -130,18 +121,20 @@ class Measures:
         everything = float(earned.sum())
         return float(lost.sum()) / everything if everything > 0 else 0.0, lost / np.where(earned > 0, earned, 1.0)
 
-    def rate_difference(self, events: NDArray[np.bool_], group: NDArray[np.bool_], other: NDArray[np.bool_]) -> Interval:
+    def rate_difference(
+        self, events: NDArray[np.bool_], group: NDArray[np.bool_], other: NDArray[np.bool_]
+    ) -> intervals.Interval:
         """Rate of events among used rows of one group less that of another, with an interval over people."""
         group = group & self.used
         other = other & self.used
-        return difference_interval(*(self.total(rows) for rows in (events & group, group, events & other, other)))
+        return intervals.difference_interval(*(self.total(rows) for rows in (events & group, group, events & other, other)))
 
-    def describe_effect(self, effect: Interval) -> str:
+    def describe_effect(self, effect: intervals.Interval) -> str:
         """The mean effect with its interval, and in the units of the untransformed reward where the transform allows it."""
         untransformed = self.unit.describe_difference(effect)
         return f"mean effect of sending {format_estimate(effect)}" + (f", {untransformed}" if untransformed else "")
 
-    def with_critic(self, name: str) -> tuple[Measures, Sensitivity]:
+    def with_critic(self, name: str) -> "tuple[Measures, Sensitivity]":
         """The same method with another critic, as it would be audited."""
         critic = make_critic(name)
         shared = self.fitted.critic_.get_params()
@@ -170,7 +163,7 @@ class Measures:
         if coefficients > MOST_REFITTED and self.fitted.critic_.removal is not None:
             factors = ", ".join(f"{factor:g}" for factor in TAUS if factor not in NEAR_TAUS)
             sentences.append(f"No fits with the limit at {factors} times its height: {because}.")
-        if self.fitted.pooled_ and self.people < FEW_PEOPLE and not takes_refits(self.fitted):
+        if self.fitted.pooled_ and self.people < intervals.FEW_PEOPLE and not takes_refits(self.fitted):
             sentences.append(
                 f"No fits without each of the {self.people} people (the jackknife): {because}. The interval of the mean "
                 "effect comes from the analytic sandwich, which is rougher for so few people."
@@ -192,13 +185,13 @@ class Measures:
             send_rate=float(send.mean()),
         )
 
-    def _estimate_effect(self, fitted: Method, gain: NDArray[np.float64], middle: NDArray[np.float64]) -> Interval:
+    def _estimate_effect(self, fitted: Method, gain: NDArray[np.float64], middle: NDArray[np.float64]) -> intervals.Interval:
         """The mean of `gain` (rows of the logs, 0 if not used); `middle` is the mean of z = [s, 1] over used rows."""
         actions = fitted.logs_.actions
         mean = float(gain[self.used].mean())
         if len(np.unique(fitted.logs_.action[self.used])) < actions:
             # The effect of an action that was never taken, or always, is a guess that no interval describes.
-            return Interval(mean, np.nan, np.nan, np.nan)
+            return intervals.Interval(mean, np.nan, np.nan, np.nan)
         # c with cᵀw the mean effect: z in every action's block [1, s], averaged over actions.
         block = np.roll(middle, 1)
         contrast = np.concatenate([np.zeros_like(block), *[block / (actions - 1)] * (actions - 1)])
@@ -211,13 +204,13 @@ class Measures:
                 # The mean of people's last coefficients is not β; the uncertainty of each one's walk adds to it.
                 covariance = covariance + posterior.covariance[:, :width, :width].mean(axis=0) / people
             variance = max(float(contrast @ covariance @ contrast), 0.0)
-            return t_interval(mean, np.sqrt(variance), max(people - 1, 1))
+            return intervals.t_interval(mean, np.sqrt(variance), max(people - 1, 1))
         if fitted.pooled_ and self.people > 1:
             # Everybody shares the coefficients: their error, and not the spread over people, is uncertain.
             spread = compute_influences(fitted, with_policy=False).critic @ contrast
             count = len(spread)
-            return t_interval(mean, float(np.sqrt((spread**2).sum() * (count - 1) / count)), count - 1)
-        return ratio_interval(self.total(gain), self.total(self.used))
+            return intervals.t_interval(mean, float(np.sqrt((spread**2).sum() * (count - 1) / count)), count - 1)
+        return intervals.ratio_interval(self.total(gain), self.total(self.used))
 
 
 def _refit(fitted: Method, critic: Critic) -> Method:

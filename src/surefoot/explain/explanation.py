@@ -1,7 +1,5 @@
 """Explanation of a fitted policy: its result as numbers, text, card and page."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -215,7 +213,7 @@ class Explanation(ShownResult):
             "differences": differences,
         }
 
-    def print_summary(self, console: Console) -> None:
+    def print_summary(self, console: "Console") -> None:
         """The card, and all coefficients as a table."""
         card = self.card()
         audit = ((f"Audit of the fit: {card.verdict}", card.reasons),) if card.verdict else ()
@@ -234,7 +232,7 @@ class Explanation(ShownResult):
             table.add_row(*names, format_value(row.interval), format_interval(row.interval), *counts)
         console.print(table)
 
-    def plot(self) -> Figure:
+    def plot(self) -> "Figure":
         """The coefficients behind the policy with their intervals."""
         from surefoot.explain.page import draw_coefficients
 

@@ -13,8 +13,6 @@ from simpler policies. With more actions, or when the policy sees less than the 
 the policy of a fit to similar decision points where one is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,16 +21,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from surefoot.numerics.arrays import (
-    Array,
-    PerParticipant,
-    array_namespace,
-    boltzmann,
-    contiguous,
-    gram,
-    split_people,
-    sum_last,
-)
+from surefoot.numerics import arrays
 from surefoot.numerics.batched_cholesky import solve, solve_definite
 
 START_LOGITS = (0.5, 2.0, 8.0, 32.0)
@@ -54,22 +43,24 @@ EXTRA_CLIMBS = 8
 """Extra directions tried for a hard problem; extra climbs made."""
 
 
-def gain(theta: Array, logits: Array, stakes: Array, penalty: Array) -> Array:
+def gain(theta: arrays.Array, logits: arrays.Array, stakes: arrays.Array, penalty: arrays.Array) -> arrays.Array:
     """Σ_i Σ_a π_θ(a | s_i) S_ia − ½ Σ_aj ζ_j θ_aj² per participant, with the logits θ_aᵀ z_i and `penalty` (people, m)."""
-    xp = array_namespace(theta)
-    mean = sum_last(boltzmann(logits) * stakes)
+    xp = arrays.array_namespace(theta)
+    mean = arrays.sum_last(arrays.boltzmann(logits) * stakes)
     return xp.sum(mean, axis=1) - 0.5 * xp.sum(penalty[:, None, :] * theta**2, axis=(1, 2))
 
 
-def gain_gradient_curvature(theta: Array, z: Array, stakes: Array, penalty: Array) -> tuple[Array, Array, Array]:
+def gain_gradient_curvature(
+    theta: arrays.Array, z: arrays.Array, stakes: arrays.Array, penalty: arrays.Array
+) -> tuple[arrays.Array, arrays.Array, arrays.Array]:
     """`gain` with its gradient (people, k·m) and Hessian (people, k·m, k·m).
 
     With f = Σ_a π_a S_a and η_a = θ_aᵀ z:  ∂f/∂η_a = π_a (S_a − f) =: d_a,  ∂²f/∂η_a∂η_b = δ_ab d_a − π_a d_b − π_b d_a.
     """
-    xp = array_namespace(z)
+    xp = arrays.array_namespace(z)
     people, k, m = theta.shape
     turned = xp.matrix_transpose(z)
-    probability = boltzmann(z @ xp.matrix_transpose(theta))
+    probability = arrays.boltzmann(z @ xp.matrix_transpose(theta))
     ridge = penalty[:, None, :] * xp.eye(m, dtype=z.dtype, device=device(z))
     paid = 0.5 * xp.sum(penalty[:, None, :] * theta**2, axis=(1, 2))
     if k == 1:  # The same in a third of the passes over the data.
@@ -79,7 +70,7 @@ def gain_gradient_curvature(theta: Array, z: Array, stakes: Array, penalty: Arra
         pull = slope[:, None, :] @ z - penalty[:, None, :] * theta
         curvature = (turned * (slope * (1.0 - 2.0 * chance))[:, None, :]) @ z - ridge
         return xp.sum(mean, axis=1) - paid, pull[:, 0, :], curvature
-    mean = sum_last(probability * stakes)
+    mean = arrays.sum_last(probability * stakes)
     slope = probability * (stakes - mean[..., None])
     pull = xp.matrix_transpose(slope) @ z - penalty[:, None, :] * theta
     curvature = xp.zeros((people, k * m, k * m), dtype=z.dtype, device=device(z))
@@ -94,18 +85,18 @@ def gain_gradient_curvature(theta: Array, z: Array, stakes: Array, penalty: Arra
 
 
 @dataclass(frozen=True)
-class ActorFit(PerParticipant):
+class ActorFit(arrays.PerParticipant):
     """The result of an actor for each participant of a block."""
 
-    coef: Array
+    coef: arrays.Array
     """θ, (people, k, m)."""
-    gain: Array
+    gain: arrays.Array
     """(1/M) Σ_i u_i Σ_a π_a A_a − (ζ/2)‖θ‖²: the objective less the reward of doing nothing, (people,)."""
-    multiplier: Array
+    multiplier: arrays.Array
     """λ of the stochasticity constraint, zero where it is slack, (people,)."""
-    n_iter: Array
+    n_iter: arrays.Array
     """Newton steps on the way to θ, (people,)."""
-    converged: Array
+    converged: arrays.Array
 
 
 @dataclass(frozen=True)
@@ -114,24 +105,24 @@ class _Problem:
 
     xp: Any
     """The namespace of the arrays."""
-    rows: Array
+    rows: arrays.Array
     """The policy's features, (block's people, m, decision points): passes run along the decision points."""
-    stakes: Array
+    stakes: arrays.Array
     """u · advantage / (M · typical advantage), (block's people, decision points, k)."""
-    penalty: Array
+    penalty: arrays.Array
     """(people, m)."""
-    metric: Array
+    metric: arrays.Array
     """Σ̂, (people, m, m): the weighted mean of z zᵀ, in which the size of a policy is measured."""
-    direction: Array
+    direction: arrays.Array
     """θ with which the logits follow the advantage as well as they can, (people, k, m)."""
-    places: Array | None = None
+    places: arrays.Array | None = None
     """Which people of the block these are, for who is done leaves but rows stay; None: all of them."""
     radius: float | None = None
     """With a radius the search stays on Σ_a θ_aᵀ Σ̂ θ_a = radius."""
-    start: Array | None = None
+    start: arrays.Array | None = None
     """θ of a fit to similar decision points, (people, k, m), where one is known."""
 
-    def of(self, people: Array) -> _Problem:
+    def of(self, people: arrays.Array) -> "_Problem":
         return replace(
             self,
             penalty=self.penalty[people],
@@ -142,16 +133,16 @@ class _Problem:
         )
 
     @cached_property
-    def chunks(self) -> list[tuple[slice, Array, Array]]:
+    def chunks(self) -> list[tuple[slice, arrays.Array, arrays.Array]]:
         """Some of the people, as many as a cache holds, with their z (people, decision points, m) and stakes."""
         _, m, points = self.rows.shape
         chunks = []
-        for people in split_people(self.penalty, m * points):
+        for people in arrays.split_people(self.penalty, m * points):
             rows = people if self.places is None else self.places[people]
             chunks.append((people, self.xp.matrix_transpose(self.rows[rows]), self.stakes[rows]))
         return chunks
 
-    def gains(self, theta: Array, scales: tuple[float, ...] = (1.0,)) -> Array:
+    def gains(self, theta: arrays.Array, scales: tuple[float, ...] = (1.0,)) -> arrays.Array:
         """The gain of every multiple of θ, (scales, people)."""
         xp = self.xp
         values = xp.empty((len(scales), theta.shape[0]), dtype=theta.dtype, device=device(theta))
@@ -161,22 +152,22 @@ class _Problem:
                 values[index, people] = gain(scale * theta[people], scale * logits, stakes, self.penalty[people])
         return values
 
-    def size(self, theta: Array) -> Array:
+    def size(self, theta: arrays.Array) -> arrays.Array:
         """Σ_a θ_aᵀ Σ̂ θ_a: the mean squared logit, summed over actions, (people,)."""
         return self.xp.sum(theta * (theta @ self.metric), axis=(1, 2))
 
-    def scale_to(self, theta: Array, size: float | Array) -> Array:
+    def scale_to(self, theta: arrays.Array, size: float | arrays.Array) -> arrays.Array:
         """θ stretched to the given size; zero stays zero."""
         xp = self.xp
         now = self.size(theta)
         return theta * xp.sqrt(size / xp.where(now > 0, now, 1.0))[:, None, None]
 
-    def move_by(self, theta: Array, step: Array) -> Array:
+    def move_by(self, theta: arrays.Array, step: arrays.Array) -> arrays.Array:
         """θ after a step (people, k·m), back on the boundary where there is a radius."""
         moved = theta + self.xp.reshape(step, theta.shape)
         return moved if self.radius is None else self.scale_to(moved, self.radius)
 
-    def at(self, theta: Array) -> _Point:
+    def at(self, theta: arrays.Array) -> "_Point":
         """θ with its gain and derivatives; with a radius those of the Lagrangian gain − λ/2 (size − radius)."""
         xp = self.xp
         people, k, m = theta.shape
@@ -197,17 +188,19 @@ class _Problem:
 
 
 @dataclass(frozen=True)
-class _Point(PerParticipant):
-    theta: Array
-    value: Array
-    gradient: Array
-    curvature: Array
-    multiplier: Array
-    normal: Array
+class _Point(arrays.PerParticipant):
+    theta: arrays.Array
+    value: arrays.Array
+    gradient: arrays.Array
+    curvature: arrays.Array
+    multiplier: arrays.Array
+    normal: arrays.Array
     """Σ̂θ, across which the search on a boundary moves; zero without one."""
 
 
-def _newton_step(xp: Any, point: _Point, size: Array, damping: Array, bounded: bool) -> tuple[Array, Array]:
+def _newton_step(
+    xp: Any, point: _Point, size: arrays.Array, damping: arrays.Array, bounded: bool
+) -> tuple[arrays.Array, arrays.Array]:
     """Solve (−H + μI) d = g with d orthogonal to the normal, raising μ where the system is not positive definite.
 
     `size` is that of H, (people,). Returns d and μ.
@@ -236,7 +229,9 @@ def _newton_step(xp: Any, point: _Point, size: Array, damping: Array, bounded: b
     return step, damping
 
 
-def _judge_step(xp: Any, now: _Point, trial: _Point, promised: Array) -> tuple[Array, Array, Array]:
+def _judge_step(
+    xp: Any, now: _Point, trial: _Point, promised: arrays.Array
+) -> tuple[arrays.Array, arrays.Array, arrays.Array]:
     """The share of the promised rise that a step achieved, whether it leads to a better point, and whether none can.
 
     Where the promised rise drowns in rounding, the gradient tells whether the step was good.
@@ -248,13 +243,15 @@ def _judge_step(xp: Any, now: _Point, trial: _Point, promised: Array) -> tuple[A
     return achieved, better, drowned & ~better
 
 
-def _adapt_damping(xp: Any, damping: Array, achieved: Array, better: Array, size: Array) -> Array:
+def _adapt_damping(
+    xp: Any, damping: arrays.Array, achieved: arrays.Array, better: arrays.Array, size: arrays.Array
+) -> arrays.Array:
     """Less damping after a step that achieved what it promised, more after one that did not, much more after a bad one."""
     softer = xp.where(achieved > 0.75, damping / 64, xp.where(achieved < 0.25, 4 * damping, damping))
     return xp.where(better, softer, xp.maximum(8 * damping, 1e-3 * size))
 
 
-def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_iter: int = 200) -> ActorFit:
+def _climb(problem: _Problem, start: arrays.Array, known: ActorFit | None = None, max_iter: int = 200) -> ActorFit:
     """Damped Newton ascent (Levenberg–Marquardt) from θ = `start`; it ends early close to a `known` higher summit.
 
     Every participant has a damping of their own and leaves the batch on convergence: nobody's result depends on who else is
@@ -313,9 +310,11 @@ def _climb(problem: _Problem, start: Array, known: ActorFit | None = None, max_i
     return fit
 
 
-def _best_start(problem: _Problem, direction: Array, scales: tuple[float, ...] = START_LOGITS) -> tuple[Array, Array]:
+def _best_start(
+    problem: _Problem, direction: arrays.Array, scales: tuple[float, ...] = START_LOGITS
+) -> tuple[arrays.Array, arrays.Array]:
     """The best of some scales along a direction (people, k, m), and its gain; on a boundary there is but one."""
-    xp = array_namespace(direction)
+    xp = arrays.array_namespace(direction)
     scales = scales if problem.radius is None else (problem.radius**0.5,)
     unit = problem.scale_to(direction, 1.0)
     values = problem.gains(unit, scales)
@@ -323,7 +322,7 @@ def _best_start(problem: _Problem, direction: Array, scales: tuple[float, ...] =
     return best[:, None, None] * unit, xp.max(values, axis=0)
 
 
-def _search(problem: _Problem, hard: Array) -> ActorFit:
+def _search(problem: _Problem, hard: arrays.Array) -> ActorFit:
     """Climb from the direction in which the logits follow the advantage, and from more where that may not be enough."""
     fit = _climb(problem, _best_start(problem, problem.direction)[0])
     if problem.radius is None:
@@ -333,9 +332,11 @@ def _search(problem: _Problem, hard: Array) -> ActorFit:
     return fit
 
 
-def _climb_again(problem: _Problem, fit: ActorFit, chosen: Array, starts: Callable[[_Problem], list[Array]]) -> None:
+def _climb_again(
+    problem: _Problem, fit: ActorFit, chosen: arrays.Array, starts: Callable[[_Problem], list[arrays.Array]]
+) -> None:
     """Climb from further starts for some people, and keep what beats `fit`."""
-    xp = array_namespace(chosen)
+    xp = arrays.array_namespace(chosen)
     people = xp.nonzero(chosen)[0]
     if not people.shape[0]:
         return
@@ -348,30 +349,30 @@ def _climb_again(problem: _Problem, fit: ActorFit, chosen: Array, starts: Callab
         fit.record(people[better], part.of(better))
 
 
-def _is_worth_turning(problem: _Problem, fit: ActorFit) -> Array:
+def _is_worth_turning(problem: _Problem, fit: ActorFit) -> arrays.Array:
     """Whose policy gains so much over one of the same size along the advantage that others may gain more, (people,)."""
-    xp = array_namespace(fit.gain)
+    xp = arrays.array_namespace(fit.gain)
     straight = problem.scale_to(problem.direction, problem.size(fit.coef))
     turned = fit.gain - problem.gains(straight)[0, :]
     paid = 0.5 * xp.sum(problem.penalty[:, None, :] * fit.coef**2, axis=(1, 2))
     return (turned > WORTH_TURNING * paid) & (turned > LEAST_WORTH)
 
 
-def _other_starts(problem: _Problem) -> list[Array]:
+def _other_starts(problem: _Problem) -> list[arrays.Array]:
     """Starts along the advantage, and along the policies that very strong penalties leave: the gradient at θ = 0 over ζ."""
-    xp = array_namespace(problem.direction)
+    xp = arrays.array_namespace(problem.direction)
     gradient = problem.direction @ problem.metric
     strong = gradient / xp.where(problem.penalty > 0, problem.penalty, 1.0)[:, None, :]
     directions = {"advantage": problem.direction, "penalty": strong}
     return [problem.scale_to(directions[name], size**2) for name, size in OTHER_STARTS]
 
 
-def _extra_starts(problem: _Problem) -> list[Array]:
+def _extra_starts(problem: _Problem) -> list[arrays.Array]:
     """The policy of a fit to similar decision points, the best of many starts there, or else of many fixed directions."""
     if problem.start is not None:
         return [problem.start if problem.radius is None else problem.scale_to(problem.start, problem.radius)]
     direction = problem.direction
-    xp = array_namespace(direction)
+    xp = arrays.array_namespace(direction)
     rng = np.random.default_rng(0)  # The same directions for everyone, always: a search grid, not chance.
     # What the policy does not see is always zero, and a coefficient for it stays exactly zero.
     seen = xp.stack([problem.metric[:, j, j] > 0 for j in range(direction.shape[-1])], axis=-1)[:, None, :]
@@ -388,14 +389,14 @@ def _extra_starts(problem: _Problem) -> list[Array]:
 
 
 def optimise(
-    z: Array,
-    advantage: Array,
-    weights: Array,
+    z: arrays.Array,
+    advantage: arrays.Array,
+    weights: arrays.Array,
     *,
-    count: Array,
+    count: arrays.Array,
     penalty: float,
     radius: float | None = None,
-    start: Array | None = None,
+    start: arrays.Array | None = None,
 ) -> ActorFit:
     """θ = argmax (1/M) Σ_i u_i Σ_a π_θ(a | s_i) A_ia − (ζ/2)‖θ‖², and Σ_a θ_aᵀ Σ̂ θ_a ≤ radius where one is given.
 
@@ -418,16 +419,16 @@ def optimise(
 
 
 def _pose_problem(
-    z: Array, advantage: Array, weights: Array, count: Array, penalty: float
-) -> tuple[_Problem, Array, Array, Array]:
+    z: arrays.Array, advantage: arrays.Array, weights: arrays.Array, count: arrays.Array, penalty: float
+) -> tuple[_Problem, arrays.Array, arrays.Array, arrays.Array]:
     """The problems in natural units, for whom one start may not be enough, and the units of features and advantage."""
-    xp = array_namespace(z)
+    xp = arrays.array_namespace(z)
     k = advantage.shape[-1]
     m = z.shape[-1]
     total = xp.sum(weights, axis=1)
     total = xp.where(total > 0, total, 1.0)
-    rows = contiguous(xp.matrix_transpose(z))
-    metric = gram(xp.matrix_transpose(rows), weights) / total[:, None, None]
+    rows = arrays.contiguous(xp.matrix_transpose(z))
+    metric = arrays.gram(xp.matrix_transpose(rows), weights) / total[:, None, None]
     weighted = weights[..., None] * advantage
     moments = xp.matrix_transpose(rows @ weighted) / total[:, None, None]
     unit = xp.sqrt(xp.sum(weighted * advantage, axis=(1, 2)) / total)
@@ -448,9 +449,9 @@ def _pose_problem(
     return problem, hard, width, unit
 
 
-def _constrain(problem: _Problem, hard: Array, fit: ActorFit, radius: float) -> None:
+def _constrain(problem: _Problem, hard: arrays.Array, fit: ActorFit, radius: float) -> None:
     """Move those whose policy is too sure of itself onto the boundary of the stochasticity constraint."""
-    xp = array_namespace(fit.coef)
+    xp = arrays.array_namespace(fit.coef)
     outside = xp.nonzero(problem.size(fit.coef) > radius)[0]
     if outside.shape[0] == 0:
         return

@@ -1,7 +1,5 @@
 """Decision points for the solvers: which can be used, how much each counts, and padded arrays of any engine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -92,7 +90,7 @@ class Learnable(NamedTuple):
     """Of usable decision points."""
 
     @classmethod
-    def of_logs(cls, logs: Trajectories) -> Learnable:
+    def of_logs(cls, logs: Trajectories) -> "Learnable":
         free = logs.available
         reward = logs.reward[logs.usable]
         if len(reward):

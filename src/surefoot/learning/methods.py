@@ -3,8 +3,6 @@
 The constructor only assigns, `fit(logs)` returns the method itself, and everything learned ends in an underscore.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -62,7 +60,7 @@ class _Learned(Generic[T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name.removesuffix("_")
 
-    def __get__(self, fitted: Method | None, owner: type) -> T:
+    def __get__(self, fitted: "Method | None", owner: type) -> T:
         return getattr(self if fitted is None else fitted.fitted_, self.name)  # type: ignore[no-any-return]
 
 

@@ -1,7 +1,5 @@
 """Learners of decision rules: what a method makes of the critic's result. They own the parameters of exploration."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,15 +20,8 @@ from surefoot.learning.pooling import Pooling
 from surefoot.numerics.action_probabilities import EXPONENTS
 from surefoot.numerics.arrays import Array, array_namespace, contiguous
 from surefoot.numerics.batched_cholesky import Cholesky, solve
+from surefoot.policies import rules
 from surefoot.policies.features import policy_features
-from surefoot.policies.rules import (
-    Boltzmann,
-    DecisionRule,
-    Pessimistic,
-    PosteriorSampling,
-    SmoothAllocation,
-    UpperConfidence,
-)
 from surefoot.registry import Registry
 
 __all__ = [
@@ -78,7 +69,9 @@ class CriticResult:
     """Coefficients of policies of a fit to similar decision points, (people, k, m), where they are known."""
 
     @classmethod
-    def of_fit(cls, batch: Batch, fit: CriticFit, scaling: FitScales, penalty: Array, critic_penalty: float) -> CriticResult:
+    def of_fit(
+        cls, batch: Batch, fit: CriticFit, scaling: FitScales, penalty: Array, critic_penalty: float
+    ) -> "CriticResult":
         """With the residuals that the fit leaves, and their scale."""
         xp = array_namespace(batch.features)
         left = fit.find_residuals(batch.features, batch.reward)
@@ -123,7 +116,7 @@ class RuleLearner(Part, ABC):
     """Whether a pilot may say what is believed of the critic's coefficients beforehand."""
 
     @abstractmethod
-    def learn(self, result: CriticResult) -> tuple[DecisionRule, Array]:
+    def learn(self, result: CriticResult) -> tuple[rules.DecisionRule, Array]:
         """The decision rules of the block's people, and for whom the search for them converged."""
 
     def regress(self, critic: Critic, batch: Batch, scaling: FitScales, critic_penalty: float) -> tuple[CriticFit, Array]:
@@ -161,7 +154,7 @@ class Actor(RuleLearner):
         """The limit of the mean squared logit; None without one."""
         return None
 
-    def learn(self, result: CriticResult) -> tuple[Boltzmann, Array]:
+    def learn(self, result: CriticResult) -> tuple[rules.Boltzmann, Array]:
         batch = result.batch
         xp = array_namespace(batch.state)
         if result.ahead is None:
@@ -178,7 +171,7 @@ class Actor(RuleLearner):
             radius=self.radius,
             start=None if result.start is None else result.scaling.to_standard(result.start),
         )
-        return Boltzmann(result.scaling.to_raw(fit.coef)), fit.converged
+        return rules.Boltzmann(result.scaling.to_raw(fit.coef)), fit.converged
 
 
 @register_rule_learner
@@ -227,14 +220,14 @@ class LinUCB(RuleLearner):
     exploration: float = 1.0
     """α."""
 
-    def learn(self, result: CriticResult) -> tuple[UpperConfidence, Array]:
+    def learn(self, result: CriticResult) -> tuple[rules.UpperConfidence, Array]:
         batch = result.batch
         coef = result.fit.coef
         if result.ahead is not None or batch.centre is not None:
             # Of centred actions only the effects are known, not what is expected without one.
             advantage = result.find_advantage(result.system, result.scale)
             mean, spread = replace(advantage, reference=0 * advantage.reference).over_reference()
-            return UpperConfidence(mean, self.exploration**2 * spread), result.fit.converged
+            return rules.UpperConfidence(mean, self.exploration**2 * spread), result.fit.converged
         xp = array_namespace(coef)
         people, d = coef.shape
         size = d // batch.actions
@@ -254,7 +247,7 @@ class LinUCB(RuleLearner):
             half = contiguous(xp.permute_dims(half, (2, 1, 0)))
             spreads.append(half @ xp.matrix_transpose(half))
         width = (self.exploration * result.scale)[:, None, None, None] ** 2
-        return UpperConfidence(xp.stack(means, axis=1), width * xp.stack(spreads, axis=1)), result.fit.converged
+        return rules.UpperConfidence(xp.stack(means, axis=1), width * xp.stack(spreads, axis=1)), result.fit.converged
 
 
 @register_rule_learner
@@ -276,11 +269,11 @@ class Pessimist(RuleLearner):
         if self.caution is not None and not (np.isfinite(self.caution) and self.caution >= 0):
             raise InputError(f"caution is {self.caution}; it must be a finite number of at least 0")
 
-    def learn(self, result: CriticResult) -> tuple[Pessimistic, Array]:
+    def learn(self, result: CriticResult) -> tuple[rules.Pessimistic, Array]:
         advantage = result.find_advantage(result.system, result.scale)
         kappa = choose_caution(advantage.count) if self.caution is None else self.caution + 0.0 * advantage.count
         mean, spread = advantage.over_reference()
-        return Pessimistic(mean, kappa[:, None, None, None] ** 2 * spread), result.fit.converged
+        return rules.Pessimistic(mean, kappa[:, None, None, None] ** 2 * spread), result.fit.converged
 
 
 def choose_caution(count: Array) -> Array:
@@ -383,11 +376,11 @@ class PosteriorSampler(RuleLearner):
             fit = replace(fit, coef=mean + moved)
         return fit, penalty
 
-    def learn(self, result: CriticResult) -> tuple[DecisionRule, Array]:
+    def learn(self, result: CriticResult) -> tuple[rules.DecisionRule, Array]:
         noise = estimate_noise(result)
         advantage = result.find_advantage(_proper_system(result), noise * measure_widening(result))
         if self.allocation == "best":
-            return PosteriorSampling(advantage.mean, advantage.covariance), result.fit.converged
+            return rules.PosteriorSampling(advantage.mean, advantage.covariance), result.fit.converged
         if advantage.mean.shape[1] > 1:
             raise InputError(
                 "allocation = 'smooth' weighs one effect, so it is for two actions; with more use allocation = 'best' and "
@@ -397,7 +390,7 @@ class PosteriorSampler(RuleLearner):
         curve = [self.smooth_minimum, self.smooth_maximum, self.smooth_offset, self.smooth_steepness, self.smooth_exponent]
         curves = xp.stack([value * xp.ones_like(noise) for value in curve], axis=-1)
         curves[:, 3] /= xp.where(noise > 0, noise, 1.0)
-        return SmoothAllocation(advantage.mean, advantage.covariance, curves), result.fit.converged
+        return rules.SmoothAllocation(advantage.mean, advantage.covariance, curves), result.fit.converged
 
 
 ALLOCATIONS = ("best", "smooth")

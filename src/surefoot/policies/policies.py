@@ -1,7 +1,5 @@
 """Policies: probabilities of every action for people in states, samples of them, files of them, and constant policies."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +43,7 @@ class KnownTraining:
     """Rows sorted by participant, then time."""
 
     @classmethod
-    def of_logs(cls, logs: Trajectories) -> KnownTraining:
+    def of_logs(cls, logs: Trajectories) -> "KnownTraining":
         return cls(logs.participants, logs.participant_index, logs.time, logs.order)
 
     @cached_property
@@ -195,7 +193,7 @@ class Policies:
             return np.ones(np.shape(participants), dtype=bool)
         return np.isin(participants, self.participants)
 
-    def with_anybody(self, rule: DecisionRule, *, instead_of: NDArray[np.bool_]) -> Policies:
+    def with_anybody(self, rule: DecisionRule, *, instead_of: NDArray[np.bool_]) -> "Policies":
         """The same policies and one for anybody else, which some of the participants get too."""
         served = replace(self, anybody=rule)
         return replace(served, rule=served._rules[np.where(instead_of, len(self), np.arange(len(self)))])

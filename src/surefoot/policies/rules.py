@@ -5,8 +5,6 @@ through z(s) = [s, 1]. Its mathematics is in `evaluator`, on NumPy or PyTorch ar
 participant and in the inner loops of simulations all follow from it. Adding a rule is a subclass under `register_rule`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """Self-contained HTML pages: one file, styles and figures inside, no script, nothing from another host."""
 
-from __future__ import annotations
-
 import io
 import math
 import re
@@ -14,16 +12,8 @@ import jinja2
 from markupsafe import Markup
 
 from surefoot.atomic_files import write_texts
+from surefoot.reports import numbers
 from surefoot.reports.figures import DARK, INK, LIGHT
-from surefoot.reports.numbers import (
-    format_beside,
-    format_estimate,
-    format_interval,
-    format_number,
-    format_percent,
-    format_signed,
-    format_value,
-)
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
@@ -39,8 +29,18 @@ def _make_environment(package: str) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    formats = {"number": format_number, "value": format_value, "interval": format_interval, "percent": format_percent}
-    environment.filters |= {**formats, "estimate": format_estimate, "digits_of": format_beside, "signed": format_signed}
+    formats = {
+        "number": numbers.format_number,
+        "value": numbers.format_value,
+        "interval": numbers.format_interval,
+        "percent": numbers.format_percent,
+    }
+    environment.filters |= {
+        **formats,
+        "estimate": numbers.format_estimate,
+        "digits_of": numbers.format_beside,
+        "signed": numbers.format_signed,
+    }
     environment.tests["known"] = lambda interval: not math.isnan(interval.low)
     environment.globals |= {"surefoot_version": __version__, "light": LIGHT, "dark": DARK}
     return environment
@@ -68,7 +68,7 @@ FRAME = ("ink", "grey", "grid")
 """Colours of the page rather than of the data."""
 
 
-def inline_svg(figure: Figure, description: str, *, raster: bool = False) -> Markup:
+def inline_svg(figure: "Figure", description: str, *, raster: bool = False) -> Markup:
     """A figure as SVG inside the page, the same bytes for the same figure; `description` is for screen readers.
 
     An image inside it (`raster`) cannot follow dark mode, so the legend that explains its colours does not either.
@@ -90,12 +90,12 @@ def inline_svg(figure: Figure, description: str, *, raster: bool = False) -> Mar
     return Markup(drawing)  # noqa: S704 - our own figure
 
 
-def embed_pictures(pictures: Iterable[tuple[Figure, str, str]]) -> list[tuple[Markup, str]]:
+def embed_pictures(pictures: "Iterable[tuple[Figure, str, str]]") -> list[tuple[Markup, str]]:
     """SVG and note of every picture, given as a figure, its description, and the note below it."""
     return [(inline_svg(figure, description), note) for figure, description, note in pictures]
 
 
-def save_svg(figure: Figure, path: Path, description: str) -> None:
+def save_svg(figure: "Figure", path: Path, description: str) -> None:
     """Write a figure as an SVG file of its own, with its own background; it follows the reader's dark mode too."""
     day, night = (" ".join(f"--{name}: {colour};" for name, colour in colours.items()) for colours in (LIGHT, DARK))
     style = f"<style>:root {{ {day} }} @media (prefers-color-scheme: dark) {{ :root {{ {night} }} }}</style>"

@@ -1,7 +1,5 @@
 """Results as text, tables and pages: for a terminal, a notebook, JSON and a paper."""
 
-from __future__ import annotations
-
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -34,7 +32,7 @@ class Summary(str):
         return str(self)
 
 
-def make_table(*names: str, text: int = 1) -> Table:
+def make_table(*names: str, text: int = 1) -> "Table":
     """A table without boxes; after the first `text` columns come numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -90,7 +88,7 @@ class ShownResult(ABC):
     page_title: ClassVar[str]
 
     @abstractmethod
-    def print_summary(self, console: Console) -> None:
+    def print_summary(self, console: "Console") -> None:
         """Print the result on a console of `rich`."""
 
     @abstractmethod

@@ -3,8 +3,6 @@
 A detector never sees the action. Adding one takes one file and one line in `screen.DETECTORS`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -98,7 +96,7 @@ class ScreenBatch:
     """(participants, decision points): row of each decision point in the logs, −1 where padded."""
 
     @classmethod
-    def pad_rows(cls, layout: Layout, values: Floats, time: Floats, rows: NDArray[np.int64]) -> ScreenBatch:
+    def pad_rows(cls, layout: Layout, values: Floats, time: Floats, rows: NDArray[np.int64]) -> "ScreenBatch":
         """From values (columns, rows of the logs) and padded rows of participants."""
         inside = rows >= 0
         cells = np.where(inside, values[:, rows], np.nan) if len(values) else np.empty((0, *rows.shape))

@@ -11,8 +11,6 @@ Arrays are (steps, groups, participants): a group is a device, or a column with 
 alternate: the state of a decision point, then its outcome.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +41,7 @@ class Chain(NamedTuple):
     rate: Array
 
     @classmethod
-    def first_guess(cls, rate: Array) -> Chain:
+    def first_guess(cls, rate: Array) -> "Chain":
         return cls(np.full_like(rate, 0.02), np.full_like(rate, 0.15), rate)
 
     def moves(self, gaps: Array) -> Moves:

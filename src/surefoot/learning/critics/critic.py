@@ -7,8 +7,6 @@ Whatever the order of the axes, the solvers keep the values of one feature side 
 are fastest.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -131,11 +129,11 @@ class Critic(Part, ABC):
         """The factor of the limit of squared residuals; +∞ without a limit."""
         return inf
 
-    def at_strictness(self, factor: float) -> Critic:
+    def at_strictness(self, factor: float) -> "Critic":
         """The same critic with its limit that many times as high."""
         return self
 
-    def without_removal(self) -> Critic:
+    def without_removal(self) -> "Critic":
         """The same critic with an infinitely high limit."""
         return self
 

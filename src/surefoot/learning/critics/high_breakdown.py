@@ -19,8 +19,6 @@ The weights are hard, 0 or 1 times the decision point's own: a decision point ei
 or can be listed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import ClassVar
@@ -28,16 +26,7 @@ from typing import ClassVar
 from array_api_compat import device
 
 from surefoot.learning.batch import Batch
-from surefoot.learning.critics.critic import (
-    SHAKY_PIVOT,
-    CriticFit,
-    Removal,
-    RemovingCritic,
-    fit_ridge,
-    joined_residuals,
-    register_critic,
-    solve_corrected,
-)
+from surefoot.learning.critics import critic
 from surefoot.learning.critics.state_outliers import ENOUGH, state_outlyingness
 from surefoot.numerics.arrays import Array, PerParticipant, array_namespace, contiguous, stack_features, take_people
 from surefoot.numerics.batched_cholesky import solve
@@ -67,18 +56,18 @@ def fit_sets(joined: Array, weights: Array) -> Array:
     right = products[:, :, 0]
     solution, smallest_pivot, _ = solve(squares, products[:, :, :1])
     coef = solution[..., 0]
-    shaky = xp.nonzero(smallest_pivot < SHAKY_PIVOT)[0]
+    shaky = xp.nonzero(smallest_pivot < critic.SHAKY_PIVOT)[0]
     if shaky.shape[0]:
         u = xp.reshape(weights, (sets * people, points))[shaky]
         nothing = xp.zeros_like(right[shaky])
-        coef[shaky] = solve_corrected(joined[shaky % people], u, squares[shaky], right[shaky], nothing)
+        coef[shaky] = critic.solve_corrected(joined[shaky % people], u, squares[shaky], right[shaky], nothing)
     return xp.reshape(coef, (sets, people, -1))
 
 
 def fit_residuals(joined: Array, weights: Array) -> Array:
     """Residuals of every decision point from weighted least squares of [r, X]."""
     u = array_namespace(joined).astype(weights, joined.dtype)
-    return joined_residuals(joined, fit_sets(joined, u[None, ...]))[0]
+    return critic.joined_residuals(joined, fit_sets(joined, u[None, ...]))[0]
 
 
 def sum_squares(values: Array) -> Array:
@@ -105,7 +94,7 @@ def fit_trimmed(joined: Array, arm: Array) -> Array:
     smallest = SmallestHalf.of_present(arm, joined.shape[1] - 1, joined.dtype)
     halves = smallest.choose(xp.abs(left))
     for _ in range(2):
-        left = joined_residuals(joined, fit_sets(joined, xp.astype(halves, joined.dtype)))
+        left = critic.joined_residuals(joined, fit_sets(joined, xp.astype(halves, joined.dtype)))
         halves = smallest.choose(xp.abs(left))
     best = xp.argmin(sum_squares(left * xp.astype(halves, left.dtype)), axis=0)
     return concentrate(joined, smallest, halves[best, xp.arange(arm.shape[0], device=device(joined))])
@@ -180,7 +169,7 @@ class _Arm(PerParticipant):
     residuals: Array
 
     @classmethod
-    def gather(cls, joined: list[Array], taken: Array, inside: Array, rounding: Array) -> _Arm:
+    def gather(cls, joined: list[Array], taken: Array, inside: Array, rounding: Array) -> "_Arm":
         """The arm of the decision points that are `taken`; `joined` is [r, 1, s]."""
         xp = array_namespace(taken)
         count = xp.sum(xp.astype(taken, xp.int64), axis=1)
@@ -197,7 +186,7 @@ class _Arm(PerParticipant):
         ceiling = xp.full_like(rounding, xp.inf)
         return cls(rows, filled, present, rounding, ceiling, present, present, fit_trimmed(rows, present))
 
-    def of(self, people: Array) -> _Arm:
+    def of(self, people: Array) -> "_Arm":
         return _Arm(*(take_people(part, people) if part.ndim == 3 else part[people] for part in vars(self).values()))
 
     @property
@@ -274,7 +263,7 @@ def _start_from(arm: _Arm, other: _Arm, people: Array) -> None:
     joined = take_people(arm.joined, people)
     before = arm.residuals[people]
     coef = fit_sets(take_people(other.joined, people), xp.astype(half, joined.dtype)[None, ...])
-    left = joined_residuals(joined, coef)[0]
+    left = critic.joined_residuals(joined, coef)[0]
     smallest = SmallestHalf.of_present(arm.inside[people], arm.features, joined.dtype)
     for _ in range(2):
         left = fit_residuals(joined, smallest.choose(xp.abs(left)))
@@ -352,22 +341,22 @@ def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside
     return xp.where(has_enough[:, None], share, 0.0), xp.where(has_enough, narrowest, xp.inf)
 
 
-@register_critic
+@critic.register_critic
 @dataclass(frozen=True)
-class HighBreakdown(RemovingCritic):
+class HighBreakdown(critic.RemovingCritic):
     """Ridge on the decision points that are not far out in state or reward; τ multiplies the squared fences, as the paper's
     does. The threshold is the square of a participant's narrowest residual fence: a decision point that was left out within
     it was left out for its state."""
 
     name: ClassVar[str] = "high-breakdown"
     title: ClassVar[str] = "the high-breakdown critic"
-    removal: ClassVar[Removal] = Removal(
+    removal: ClassVar[critic.Removal] = critic.Removal(
         "the fences", unit="fences", plural=True, because="for their state or for their reward"
     )
     judges_twice: ClassVar[bool] = True
     compared_with: ClassVar[str] = "capped"
 
-    def fit(self, batch: Batch) -> CriticFit:
+    def fit(self, batch: Batch) -> critic.CriticFit:
         xp = array_namespace(batch.features)
         usable = batch.weights > 0
         reach = self.tau**0.5
@@ -377,7 +366,7 @@ class HighBreakdown(RemovingCritic):
         taken = [usable & (batch.action == code) for code in range(batch.actions)]
         share, narrowest = _reward_outlyingness(base, batch.reward, taken, usable & (far <= 1))
         weights = xp.where(usable & (far <= reach) & (share <= reach), batch.weights, 0.0)
-        last = fit_ridge(batch.features, batch.reward, weights, penalty=batch.penalty, arms=batch.arms)
+        last = critic.fit_ridge(batch.features, batch.reward, weights, penalty=batch.penalty, arms=batch.arms)
         return replace(last, threshold=(reach * narrowest) ** 2, n_iter=FITS * last.n_iter)
 
     def trust_states(self, state: Array, present: Array) -> Array:

@@ -4,8 +4,6 @@ Regressors are scikit-learn's, or anything else with `fit(rows, target)` and `pr
 together, gets a copy, fitted to [s, 1{a=1}, 1{a=1} s, …] at the regressor's own speed.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from copy import deepcopy
 from dataclasses import dataclass
@@ -187,7 +185,7 @@ class RegressorCritic(RegressionCritic):
         inner = self.regressor.get_params() if deep and hasattr(self.regressor, "get_params") else {}
         return {"regressor": self.regressor, **inner}
 
-    def with_params(self, **changes: Any) -> RegressorCritic:
+    def with_params(self, **changes: Any) -> "RegressorCritic":
         regressor = changes.pop("regressor", self.regressor)
         known = list(RegressorCritic(regressor).get_params())
         for name in changes:

@@ -3,8 +3,6 @@
 With partial pooling a horizon also turns everybody's moments into posteriors of their coefficients.
 """
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -73,7 +71,7 @@ class JointFit:
     """Of every fit."""
     posteriors: tuple[Posterior, ...] = ()
     """With partial pooling: of the reward and, looking ahead, of every next state variable."""
-    anybody: JointFit | None = None
+    anybody: "JointFit | None" = None
     """With partial pooling: one fit for people of whom nothing is known."""
 
     def restrict(self, fits: NDArray[np.int64], rows: NDArray[np.int64], engine: Engine) -> BatchOutlook:

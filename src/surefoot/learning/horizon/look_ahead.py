@@ -15,8 +15,6 @@ on C is A⁻¹ (XᵢᵀUYᵢ − XᵢᵀUXᵢ C), A = XᵀUX + ζ. For one parti
 posterior covariance for every output.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,7 +46,7 @@ class TransitionMoments(NamedTuple):
     reward: Moments
     state: Moments
 
-    def total(self) -> TransitionMoments:
+    def total(self) -> "TransitionMoments":
         return TransitionMoments(self.reward.total(), self.state.total())
 
     def count_shares(self, actions: int) -> tuple[Array, Array]:
@@ -223,7 +221,7 @@ class Advantage(PerParticipant):
     """Decision points that it was learned from, (units,)."""
 
     @classmethod
-    def of_coefficients(cls, coef: Array, covariance: Array, actions: int, count: Array) -> Advantage:
+    def of_coefficients(cls, coef: Array, covariance: Array, actions: int, count: Array) -> "Advantage":
         """In the next outcome, of the critic's coefficients (units, d) with their covariance (units, d, d)."""
         spread = _to_policy_order(covariance, coef.shape[1] // actions, range(1, actions))
         xp = array_namespace(coef)

@@ -9,8 +9,6 @@ decision point only if both keep it. For the pooled judgement everybody's values
 those of variables that take few values.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -95,7 +93,7 @@ class Judgement(NamedTuple):
     n_iter: NDArray[np.int64]
     converged: NDArray[np.bool_]
 
-    def clear_thresholds(self) -> Judgement:
+    def clear_thresholds(self) -> "Judgement":
         """The same decision points, of one fit that no limit was made for."""
         n_iter = self.n_iter.max(initial=1, keepdims=True)
         return self._replace(threshold=np.full(1, np.inf), n_iter=n_iter, converged=np.ones(1, dtype=bool))

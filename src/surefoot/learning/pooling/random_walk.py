@@ -14,8 +14,6 @@ and everybody's last bᵢ is a_y − a_X β, wᵢ with the covariance σ² (E P 
 and N ← Eᵀ(S + N E) give the slopes in Ψ and q (Koopman, 1993). With q = 0 all of this is `mixed_effects`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -53,7 +51,7 @@ class TimeBlocks:
     """Decision points in a block."""
 
     @classmethod
-    def of_logs(cls, logs: Trajectories, most: int = MOST_BLOCKS) -> TimeBlocks:
+    def of_logs(cls, logs: Trajectories, most: int = MOST_BLOCKS) -> "TimeBlocks":
         """At most so many blocks.
 
         >>> logs = Trajectories.from_arrays(np.zeros((1, 5, 1)), np.ones((1, 5)), np.zeros((1, 5)))
@@ -88,14 +86,14 @@ class WalkLikelihood:
     """Who has had a block before, (blocks, people): they move."""
 
     @classmethod
-    def of_walk(cls, still: Likelihood, walk: Walk, response: int) -> WalkLikelihood:
+    def of_walk(cls, still: Likelihood, walk: Walk, response: int) -> "WalkLikelihood":
         """Of one response of the moments, whose sum over blocks `still` was made of."""
         basis = still.basis * (np.diagonal(still.gram.sum(axis=0)) > 0)
         gram = np.stack([basis.T @ part.gram @ basis for part in walk.moments])
         cross = np.stack([part.cross[:, :, response] @ basis for part in walk.moments])
         return cls(still, gram, cross, np.arange(walk.blocks.count)[:, None] > walk.blocks.first)
 
-    def at(self, scale: Numbers, step: float) -> WalkPoint:
+    def at(self, scale: Numbers, step: float) -> "WalkPoint":
         """At λ, (d,), and q for a whole block."""
         root = np.sqrt(scale)
         _, people, d = self.cross.shape
