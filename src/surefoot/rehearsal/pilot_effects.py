@@ -39,6 +39,8 @@ STATE_ROWS = 10.0
 """Decision points' worth of pull towards 0 of the outcome's coefficients on state variables."""
 MOST_CARRIED = 0.97
 """A state variable carries over at most this share of its score."""
+FAR_OUT = 5.0
+"""Outcomes further from the quartiles than this number of their distances count as if they lay there."""
 RESAMPLES = 200
 SIZEABLE = 0.1
 """Effects of earlier prompts above this number of spreads of the outcome matter."""
@@ -219,6 +221,10 @@ def _fit_part(
 ) -> OutcomeEffects:
     """The regression of one part of the outcome, of the estimate and of every draw."""
     weight = (data.present & ~np.isnan(y)).astype(np.float64)
+    low, high = np.quantile(y[weight > 0], (0.25, 0.75))
+    if high > low:
+        # Single values that no screen found must not decide an effect.
+        y = np.clip(y, low - FAR_OUT * (high - low), high + FAR_OUT * (high - low))
     filled = [fill_with_means(column) for column in scores]
     centred = data.centred
     controls = [*data.clock, data.available.astype(np.float64)]

@@ -164,12 +164,12 @@ RANGE = tuple(Environment(pilot=True, carry_over=carry_over) for carry_over in (
 class RehearsalPlan(Section):
     """The plan of a rehearsal."""
 
-    trials: Annotated[int, Field(ge=2)] = 12
+    trials: Annotated[int, Field(ge=2)] = 16
     """Number of trials in every environment, each with people of its own; with the pilot's effects as many again, each with
     effects drawn from their uncertainty."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Root of all random numbers."""
-    block: Count = 6
+    block: Count = 4
     """Trials that are simulated and stored together."""
     tuning_trials: Annotated[int, Field(ge=2)] = 6
     """Trials that find the best fixed probability; they are not reported."""

@@ -152,15 +152,26 @@ def rehearse(
         run = partial(run_units, folder=stored, jobs=workers, progress=progress or UnitProgress(), elsewhere=cluster)
         tuning = [Block(number, 0, plan.tuning_trials, "tuning") for number in numbers]
         stage = replace(stage, tuned=tuple(run(tuning, partial(tune, stage=stage))))
-        results = run(blocks, partial(run_block, stage=stage))
+        results = dict(zip(blocks, run(blocks, partial(run_block, stage=stage)), strict=True))
+
+    def collect(number: int, kind: str) -> list[Any]:
+        return [results[block] for block in blocks if (block.environment, block.kind) == (number, kind)]
+
     answers = {
         environment.title: {
             candidate.name: CandidateAnswers.join(
-                environment, candidate, plan.rule.level, uncertainty, by_kind["trials"], by_kind["draws"]
+                environment,
+                candidate,
+                plan.rule.level,
+                uncertainty,
+                *(
+                    [stored_results[block] for block in blocks if block[::3] == (number, kind)]
+                    for kind in ("trials", "draws")
+                ),
             )
             for candidate in stage.list_candidates(number)
         }
-        for number, (environment, by_kind) in enumerate(zip(environments, _sort_results(blocks, results), strict=True))
+        for number, environment in enumerate(environments)
     }
     null = answers[environments[0].title]
     by_environment = tuple(
@@ -183,16 +194,6 @@ def rehearse(
         manifest=manifest,
         notes=(note,) if note else (),
     )
-
-
-def _sort_results(blocks: list[Block], results: list[Any]) -> list[dict[str, list[Any]]]:
-    """For every environment the results by kind of block, in the order of the trials."""
-    by_environment: list[dict[str, list[Any]]] = [
-        {"trials": [], "draws": []} for _ in {block.environment for block in blocks}
-    ]
-    for block, result in zip(blocks, results, strict=True):
-        by_environment[block.environment][block.kind].append(result)
-    return by_environment
 
 
 def _choose_cluster(engine: str, scheduler: str | None, jobs: int) -> Any:
