@@ -160,14 +160,7 @@ def rehearse(
     answers = {
         environment.title: {
             candidate.name: CandidateAnswers.join(
-                environment,
-                candidate,
-                plan.rule.level,
-                uncertainty,
-                *(
-                    [stored_results[block] for block in blocks if block[::3] == (number, kind)]
-                    for kind in ("trials", "draws")
-                ),
+                environment, candidate, plan.rule.level, uncertainty, collect(number, "trials"), collect(number, "draws")
             )
             for candidate in stage.list_candidates(number)
         }
