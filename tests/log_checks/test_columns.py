@@ -14,13 +14,14 @@ from surefoot.study import StudyLogs
 from tests.log_checks.logs import find_check, make_logs
 
 
-def test_codes_for_missing_values_are_listed():
+@pytest.mark.parametrize("code", ["-9999", "9999999", "-99999999", "99999.75"])
+def test_codes_for_missing_values_are_listed(code):
     logs = make_logs()
-    coded = logs.with_values(reward=np.where(np.arange(len(logs)) % 11 == 0, -9999.0, logs.reward))
+    coded = logs.with_values(reward=np.where(np.arange(len(logs)) % 11 == 0, float(code), logs.reward))
     check = find_check(check_logs(coded), "suspect columns")
     assert (check.verdict, check.numbers) == ("look", {"columns": ["reward 'reward'"]})
-    assert "-9999" in check.reason
-    assert "missing = [-9999]" in check.remedy
+    assert f"holds {code} again" in check.reason
+    assert f"missing = [{code}]" in check.remedy
     honest = find_check(check_logs(logs), "suspect columns")
     assert (honest.verdict, honest.remedy, honest.numbers) == ("fine", "", {})
 

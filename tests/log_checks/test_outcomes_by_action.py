@@ -101,6 +101,13 @@ def test_zeros_after_nothing_are_unsafe_in_every_study(seed, honest):
     assert pile["shares"] == pytest.approx(shares)
 
 
+def test_a_long_value_is_named_with_all_its_digits():
+    logs = zero_after_nothing(make_logs(decision_points=100))
+    (check,) = check_logs(logs.with_values(reward=logs.reward + 12345678), checks=[check_pile_values])
+    assert "'reward' is 12345678 in " in check.reason
+    assert "real_values = [12345678]" in check.remedy and "missing = [12345678]" in check.remedy
+
+
 def test_zeros_that_the_screen_flagged_count_too():
     logs = zero_after_nothing(make_logs(decision_points=100))
     found = screen(logs)
@@ -117,8 +124,8 @@ def test_a_study_may_say_that_the_value_is_real():
     floor = logs.with_values(reward=np.log(logs.reward + 0.5))
     assert find_check(check_logs(floor, sf.Study.parse(STUDY + 'zero = "real"\n')), PILES_NAME).verdict == "unsafe"
     check = find_check(check_logs(floor), PILES_NAME)
-    assert "write real_values = [-0.6931472] in [reward]" in check.remedy
-    study = sf.Study.parse(STUDY + "real_values = [-0.6931472]\n")
+    assert "write real_values = [-0.6931471805599453] in [reward]" in check.remedy
+    study = sf.Study.parse(STUDY + "real_values = [-0.6931471805599453]\n")
     assert find_check(check_logs(floor, study), PILES_NAME).verdict == "fine"
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data import suspect_columns
+from surefoot.data.log_columns import spell
 from surefoot.data.trajectories import Trajectories
 from surefoot.inference.leaks import FEWEST_ROWS, LOOK, correlate_with_outcome
 from surefoot.log_checks.check import Check, find_worst
@@ -73,7 +74,7 @@ def check_columns(read: StudyLogs, study: Study | None) -> Check:
         recurring = suspect_columns.find_recurring_codes(*np.unique(values[np.isfinite(values)], return_counts=True))
         for code in dict.fromkeys([*lonely, *recurring]):
             standing = "apart from all other values" if code in lonely else "more often than the values next to it"
-            suspects.append((name, f"{code:.6g}", standing))
+            suspects.append((name, spell(code), standing))
     if not suspects:
         return Check("suspect columns", "fine", "no column repeats a value that stands apart")
     reason = "; ".join(f"{name} holds {code} again and again, {standing}" for name, code, standing in suspects)

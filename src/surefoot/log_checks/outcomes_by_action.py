@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from surefoot.data.log_columns import spell
 from surefoot.data.suspect_columns import FEW_VALUES, stands_out
 from surefoot.data.trajectories import Trajectories
 from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
@@ -140,7 +141,7 @@ class PileDifference(NamedTuple):
         shares = " and ".join(f"{format_percent(share)} after '{name}'" for name, share in self.shares.items())
         chance = "p < 0.0001" if self.p_adjusted < 1e-4 else f"p = {self.p_adjusted:.4f}"
         difference = _describe_difference(self.difference)
-        return f"'{outcome}' is {self.value:.7g} in {shares} (difference {difference}; {chance})"
+        return f"'{outcome}' is {spell(self.value)} in {shares} (difference {difference}; {chance})"
 
 
 def check_pile_values(read: StudyLogs, study: Study | None) -> Check:
@@ -152,14 +153,14 @@ def check_pile_values(read: StudyLogs, study: Study | None) -> Check:
         return Check(PILES_NAME, "fine", f"no value of '{outcome}' is much more common than its neighbours", "", numbers)
     verdict = find_worst(pile.verdict for pile in differences)
     piles = [pile for pile in differences if pile.verdict != "fine"]
-    values = ", ".join(dict.fromkeys(f"{pile.value:.7g}" for pile in piles or differences))
+    values = ", ".join(dict.fromkeys(spell(pile.value) for pile in piles or differences))
     if verdict == "fine":
         reason = f"{values} of '{outcome}' are about equally common after every action"
         real = [pile for pile in differences if pile.real]
         if real:
             reason = f"the study says that these values are real: {real[0].describe(outcome)}"
         return Check(PILES_NAME, verdict, reason, "", numbers)
-    others = ", ".join(dict.fromkeys(f"{pile.value:.7g}" for pile in piles if pile.value != 0))
+    others = ", ".join(dict.fromkeys(spell(pile.value) for pile in piles if pile.value != 0))
     real_lines = ['zero = "real"'] if any(pile.value == 0 for pile in piles) else []
     real_lines += [f"real_values = [{others}]"] if others else []
     remedy = (
