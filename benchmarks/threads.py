@@ -1,6 +1,6 @@
 """What more threads give: seconds for 10,000 people × 210 decision points with 1, 2, 4, … of them.
 
-    python -m benchmarks.threads --out benchmarks/parallel.json
+    python -m benchmarks.threads --out benchmarks/threads.json
 
 Worth running on a machine with many cores; `surefoot fit --engine dask` uses processes instead.
 """

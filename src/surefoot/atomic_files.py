@@ -121,10 +121,3 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
             made.rename(target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-
-
-def open_to_others(folder: Path) -> None:
-    """mkdtemp lets only the owner in; a result should have the permissions of any new folder."""
-    mask = os.umask(0)
-    os.umask(mask)
-    folder.chmod(0o777 & ~mask)
