@@ -22,7 +22,6 @@ from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.reports.numbers import format_number
 
 Floats = NDArray[np.float64]
-Marks = NDArray[np.bool_]
 LAGS = (1, 2, 3, 5)
 """Decision points later at which effects are compared."""
 FAR = 3.0
