@@ -1,7 +1,5 @@
 """Environments: the effects of sending in simulated trials, those of the pilot or effects that you choose."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -57,7 +55,7 @@ class Environment(Section):
     """Costs of earlier prompts."""
 
     @model_validator(mode="after")
-    def _has_one_size(self) -> Environment:
+    def _has_one_size(self) -> "Environment":
         if self.pilot == (self.effect is not None):
             raise ValueError("an environment has either effect = 0.2 (standard deviations) or pilot = true")
         return self

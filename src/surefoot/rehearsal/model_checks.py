@@ -5,8 +5,6 @@ the next decision points, and between people who were prompted often and seldom;
 and in the simulated pilots they are computed in the same way, with the action less its probability.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A pilot as arrays: everybody's decision points side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +38,7 @@ class ScoreTable:
     high: Floats
 
     @classmethod
-    def of_values(cls, values: Floats) -> ScoreTable:
+    def of_values(cls, values: Floats) -> "ScoreTable":
         """Of all values that are not missing; of many values with the same piles and fewer quantiles in between."""
         distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
         weights = counts / counts.sum()
@@ -104,7 +102,7 @@ class PilotArrays:
     per_day: int
 
     @classmethod
-    def of_logs(cls, logs: StudyLogs | Trajectories, study: Study, per_day: int | None) -> PilotArrays:
+    def of_logs(cls, logs: StudyLogs | Trajectories, study: Study, per_day: int | None) -> "PilotArrays":
         """Of logs as the study describes them; refuses logs that say nothing about people or about effects."""
         read = logs if isinstance(logs, StudyLogs) else None
         rows = read.logs if read is not None else logs

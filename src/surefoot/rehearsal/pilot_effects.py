@@ -13,8 +13,6 @@ shrunken. Responses of states are weighted by their posterior probability ("none
 that of refits to resampled participants.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -55,7 +53,7 @@ class WithinRegression(NamedTuple):
     """(people, d)."""
 
     @classmethod
-    def of_rows(cls, columns: list[Floats], y: Floats, weight: Floats) -> WithinRegression:
+    def of_rows(cls, columns: list[Floats], y: Floats, weight: Floats) -> "WithinRegression":
         """From columns and outcomes (people, decision points), less everybody's means; weight 0 where unknown."""
         count = np.maximum(weight.sum(axis=1), 1.0)[:, None]
 

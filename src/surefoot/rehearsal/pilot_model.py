@@ -5,8 +5,6 @@ the pilot, with their state variables, outcomes, availability, gaps and artefact
 taken out of them, and those of the simulated prompts are put in.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -22,15 +20,9 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.numerics.arrays import Array, Engine
 from surefoot.numerics.random_streams import streams
+from surefoot.rehearsal import pilot_effects
 from surefoot.rehearsal.environments import NO_EFFECT, Environment
 from surefoot.rehearsal.pilot_data import NO_PILOT, PilotArrays, ScoreTable, add_doses
-from surefoot.rehearsal.pilot_effects import (
-    MEMORIES,
-    OutcomeEffects,
-    PilotEffects,
-    fill_with_means,
-    fit_effects,
-)
 from surefoot.simulators.simulator import Seed, Simulator
 from surefoot.study import Study, StudyLogs
 
@@ -73,7 +65,7 @@ class OutcomeShape:
     """The reward of an outcome of 0."""
 
     @classmethod
-    def of_values(cls, data: PilotArrays) -> OutcomeShape:
+    def of_values(cls, data: PilotArrays) -> "OutcomeShape":
         known = data.reward[~np.isnan(data.reward)]
         distinct = np.unique(known)
         if len(distinct) == 2:
@@ -119,7 +111,7 @@ class PilotModel(Simulator):
     """The kind of outcome."""
     levels: tuple[Floats, ...]
     """Every part of the outcome in the pilot, (people, decision points)."""
-    effects: PilotEffects
+    effects: pilot_effects.PilotEffects
     """Of the pilot's prompts."""
     environment: Environment = NO_EFFECT
     """The effects of sending; set by `in_environment`."""
@@ -164,7 +156,7 @@ class PilotModel(Simulator):
             moved[..., t] = before + self._response[..., None] * sent[:, t - 1]
         self._scores = self.scores - moved
         predictors = self._list_predictors(np.broadcast_to(self.scores, moved.shape).swapaxes(0, 1))
-        doses = add_doses(sent, MEMORIES)
+        doses = add_doses(sent, pilot_effects.MEMORIES)
         self._levels = []
         for part, eta, level in zip(self.effects.parts, dose, self.levels, strict=True):
             now = part.now[rows][:, None, None] + part.deviation[:, None]
@@ -177,13 +169,13 @@ class PilotModel(Simulator):
             f"PilotModel(participants={len(self.participants)}, outcome={self.outcome.family!r}, {self.environment.title})"
         )
 
-    def in_environment(self, environment: Environment) -> PilotModel:
+    def in_environment(self, environment: Environment) -> "PilotModel":
         """The same people with other effects of sending, such as `Environment(effect=0.2)`."""
         return replace(self, environment=environment)
 
     def draw_people(
         self, participants: int, *, seed: Seed | Sequence[Seed], draws: Sequence[int] | None = None
-    ) -> PilotModel:
+    ) -> "PilotModel":
         """New people, each after one of the pilot's; the same seed gives the same people.
 
         With one seed for each replicate of a study every replicate has people of its own; `start` then needs as many seeds.
@@ -226,18 +218,18 @@ class PilotModel(Simulator):
 
     def begin(self, numbers: Floats) -> Floats:
         zero = np.zeros(numbers.shape[1:])
-        rows = [zero] * (2 + len(self.columns) + len(MEMORIES))
+        rows = [zero] * (2 + len(self.columns) + len(pilot_effects.MEMORIES))
         derived = self.study.derived_states.values()
         return np.stack([*rows, *(np.broadcast_to(number, zero.shape) for kind in derived for number in kind.begin(zero))])
 
     def _split(self, state: Floats) -> tuple[Floats, Floats, Floats]:
         """What earlier prompts moved in the state columns, doses, and burden."""
-        ends = np.cumsum([1, len(self.columns), len(MEMORIES)])
+        ends = np.cumsum([1, len(self.columns), len(pilot_effects.MEMORIES)])
         return state[1 : ends[1]], state[ends[1] : ends[2]], state[ends[2]]
 
     def _list_derived(self, state: Floats) -> Iterator[tuple[str, DerivedState, tuple[Floats, ...]]]:
         """Derived states with what they remember."""
-        start = 2 + len(self.columns) + len(MEMORIES)
+        start = 2 + len(self.columns) + len(pilot_effects.MEMORIES)
         for name, derived in self.study.derived_states.items():
             size = len(derived.begin(0.0))
             yield name, derived, tuple(state[start : start + size])
@@ -269,7 +261,7 @@ class PilotModel(Simulator):
         earned = np.where(known, reward, 0.0)
         if self.environment.pilot:
             moved = self._of_lanes(self._carried, sent) * moved + self._of_lanes(self._response, sent) * sent
-        doses = np.reshape(MEMORIES, (-1, *[1] * sent.ndim)) * doses + sent
+        doses = np.reshape(pilot_effects.MEMORIES, (-1, *[1] * sent.ndim)) * doses + sent
         recovery = self.environment.burden.recovery if self.environment.burden is not None else 0.0
         reported = known.astype(np.float64)
         memories = [
@@ -432,7 +424,7 @@ def _make_model(data: PilotArrays, rng: np.random.Generator, draws: int) -> Pilo
         amount = np.where(positive == 1, reward, np.nan)
         parts = [positive, amount]
         scale = (float(np.nanmean(amount)) - shape.zero, float(np.nanmean(positive)))
-    effects = fit_effects(data, stacked, np.array(moving, dtype=bool), parts, scale, rng, draws)
+    effects = pilot_effects.fit_effects(data, stacked, np.array(moving, dtype=bool), parts, scale, rng, draws)
     levels: list[Floats] = []
     for part, values in zip(effects.parts, parts, strict=True):
         drawn = _complete(part, rng)
@@ -440,10 +432,10 @@ def _make_model(data: PilotArrays, rng: np.random.Generator, draws: int) -> Pilo
         levels.append(_find_latent(part.fitted, values, rng) if is_chance else np.where(np.isnan(values), drawn, values))
     for number, (column, values) in enumerate(zip(columns, data.states, strict=True)):
         if column.table is None:
-            expected = np.broadcast_to(fill_with_means(values).mean(axis=1, keepdims=True), values.shape)
+            expected = np.broadcast_to(pilot_effects.fill_with_means(values).mean(axis=1, keepdims=True), values.shape)
             stacked[number] = _find_latent(expected, values, rng)
         else:
-            stacked[number] = fill_with_means(stacked[number])
+            stacked[number] = pilot_effects.fill_with_means(stacked[number])
     return PilotModel(
         participants=data.participants,
         people=data,
@@ -466,7 +458,7 @@ def _check_known(data: PilotArrays, name: str, column: Floats) -> None:
         )
 
 
-def _complete(part: OutcomeEffects, rng: np.random.Generator) -> Floats:
+def _complete(part: pilot_effects.OutcomeEffects, rng: np.random.Generator) -> Floats:
     """Expected values with a residual of the same person each (of anybody, for people without any)."""
     known = part.residual[~np.isnan(part.residual)]
     drawn = np.empty(part.residual.shape)

@@ -14,8 +14,6 @@ what earlier prompts do are shown and not judged, since the pilot's uncertainty 
 show the pilot's effects, none is recommended.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +100,7 @@ class CandidateAnswers:
         uncertainty: Uncertainty,
         blocks: Iterable[Mapping[str, Any]],
         drawn: Iterable[Mapping[str, Any]] = (),
-    ) -> CandidateAnswers:
+    ) -> "CandidateAnswers":
         """From the results of blocks in the order of their trials."""
 
         def collect(results: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Floats], dict[str, list[Any]]]:
@@ -137,7 +135,7 @@ class CandidateAnswers:
         """The mean over trials of the estimated effects, with the pilot's uncertainty and the simulation's."""
         return self._make_interval(self.values[measure], self.drawn.get(measure), measure)
 
-    def minus(self, other: CandidateAnswers, measure: str = "outcome") -> Interval:
+    def minus(self, other: "CandidateAnswers", measure: str = "outcome") -> Interval:
         """The difference to another candidate: the same people, the same chance."""
         drawn = self.drawn[measure] - other.drawn[measure] if measure in self.drawn else None
         return self._make_interval(self.values[measure] - other.values[measure], drawn, "difference")

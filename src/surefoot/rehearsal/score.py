@@ -1,7 +1,5 @@
 """Last trial's rehearsal against what happened: the prediction of every number, and the trial's."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +66,7 @@ class RehearsalScore(ShownResult):
         """Plain numbers and text, for JSON."""
         return {**to_plain(self), "verdict": self.verdict}
 
-    def print_summary(self, console: Console) -> None:
+    def print_summary(self, console: "Console") -> None:
         table = make_table("", "rehearsed", "95 % of trials", "trial", "")
         for number in self.numbers:
             predicted, low, high, happened = map(format_number, number[1:5])
