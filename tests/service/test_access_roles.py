@@ -1,4 +1,4 @@
-"""Every page with every role (the API's routes: tests/service/api/test_requests_authentication.py), and what roles cannot see."""
+"""Every page with every role (routes of the API: api/test_requests_authentication.py), and what roles cannot see."""
 
 import re
 from datetime import timedelta
