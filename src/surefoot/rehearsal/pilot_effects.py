@@ -265,9 +265,10 @@ def _fit_own_effects(centred: Floats, residual: Floats) -> tuple[Floats, Floats]
     squares = (centred**2).sum(axis=1)
     known = squares > 0
     raw = np.where(known, np.nansum(centred * residual, axis=1) / np.where(known, squares, 1.0), 0.0)
-    variance = np.where(known, np.nanmean(residual**2) / np.where(known, squares, 1.0), np.inf)
-    precision = np.where(known, 1 / np.where(known, variance, 1.0), 0.0)
-    between = max(float((precision * (raw**2 - np.where(known, variance, 0.0))).sum() / max(precision.sum(), 1e-300)), 0.0)
+    noise = float(np.nanmean(residual**2))
+    variance = np.where(known, noise / np.where(known, squares, 1.0), np.inf)
+    # Weighted by what is known of everybody, so that outcomes without noise divide by nothing.
+    between = max(float((squares * raw**2).sum()) - noise * known.sum(), 0.0) / max(float(squares.sum()), 1e-300)
     share = between / (between + variance) if between > 0 else np.zeros(len(raw))
     deviation = share * raw
     return deviation - deviation.mean(), np.sqrt(between * (1 - share))
