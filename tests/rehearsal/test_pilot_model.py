@@ -28,6 +28,35 @@ def test_the_kind_of_outcome_is_found_and_only_what_moves_responds(model):
     assert "outcome='zeros'" in repr(model)
 
 
+def test_what_a_rehearsal_leaves_out_is_said(model):
+    assert model.list_limits(30) == [
+        "Prompts are taken not to change 'place': people have the levels that they had in the pilot."
+    ]
+    assert model.list_limits(31)[1:] == [
+        "The trial lasts 31 days, and half of the people were observed for 30 or fewer: after their last day they begin "
+        "again with their first."
+    ]
+
+
+def test_several_actions_are_said_to_act_alike():
+    simulator = sf.simulators.HeartSteps(participants=8)
+    logs = simulator.collect(sf.policies.coin(2), decision_points=20, seed=0)
+    rng = np.random.default_rng(0)
+    action = np.where(logs.action > 0, 1 + (rng.random(len(logs)) < 0.5), 0)
+    names = ("nothing", "walk", "stretch")
+    three = sf.Trajectories.from_arrays(
+        *(values.reshape(8, 20, *values.shape[1:]) for values in (logs.state, action, logs.reward)),
+        probability=np.where(action == 0, 0.5, 0.25).reshape(8, 20),
+        state_names=logs.state_names,
+        actions=names,
+    )
+    study = sf.Study.parse(HEARTSTEPS + "[actions]\nnames = ['nothing', 'walk', 'stretch']\n")
+    limits = sf.rehearsal.fit_pilot(three, study, per_day=5).list_limits(4)
+    assert limits == [
+        "All actions but 'nothing' are taken to have the same effect: this rehearsal cannot say which of them to send."
+    ]
+
+
 @pytest.mark.parametrize("environment", [sf.rehearsal.PILOT_EFFECT, sf.rehearsal.Environment(pilot=True, carry_over="none")])
 def test_with_the_pilots_own_prompts_everybody_lives_through_the_pilot_again(model, environment):
     """Nothing is counted twice: what the effects take out of the pilot they put in again."""

@@ -14,7 +14,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.column_kinds import Number, YesNo
 from surefoot.data.derived_states import DerivedState
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
@@ -319,6 +318,27 @@ class PilotModel(Simulator):
             reward = np.where(levels[0] > 0, np.maximum(reward, least), shape.zero)
         return reward
 
+    def list_limits(self, days: int) -> list[str]:
+        """What a rehearsal of this many days leaves out, as sentences."""
+        limits = []
+        unmoved = list_unmoved(self.study)
+        if unmoved:
+            names = ", ".join(f"'{name}'" for name in unmoved)
+            limits.append(f"Prompts are taken not to change {names}: people have the levels that they had in the pilot.")
+        nothing, *others = self.action_names
+        if len(others) > 1:
+            limits.append(
+                f"All actions but '{nothing}' are taken to have the same effect: this rehearsal cannot say which of them to "
+                "send."
+            )
+        observed = int(np.median(self.people.length)) // self.per_day
+        if days > observed:
+            limits.append(
+                f"The trial lasts {days} days, and half of the people were observed for {observed} or fewer: after their "
+                "last day they begin again with their first."
+            )
+        return limits
+
     @property
     def level_error(self) -> float:
         """Standard error of the pilot's mean reward, between people."""
@@ -397,15 +417,20 @@ def fit_pilot(
     return _make_model(data, np.random.default_rng(seed), draws)
 
 
+def list_unmoved(study: Study) -> list[str]:
+    """State variables with several columns, such as categories: people have them as they were in the pilot."""
+    return [name for name, variable in study.state.items() if not variable.derived and len(study.columns_of(name)) > 1]
+
+
 def _make_model(data: PilotArrays, rng: np.random.Generator, draws: int) -> PilotModel:
     """Scores of the state, parts of the outcome, effects, and values in place of missing ones."""
     columns = []
     scores = []
     moving = []
-    kinds = {name: variable.kind for name, variable in data.study.state.items() for name in data.study.columns_of(name)}
+    several = {column for name in list_unmoved(data.study) for column in data.study.columns_of(name)}
     for values, name in zip(data.states, (data.study.state_names[number] for number in data.read), strict=True):
         _check_known(data, name, values)
-        is_number = kinds[name] == Number.name
+        is_number = not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all()
         table = ScoreTable.of_values(values[data.present]) if is_number else None
         mean = 0.0 if is_number else float(np.nanmean(values[data.present]))
         columns.append(StateColumn(table, mean))
@@ -413,7 +438,7 @@ def _make_model(data: PilotArrays, rng: np.random.Generator, draws: int) -> Pilo
         # What is the same for everybody at every time, such as the day, does not respond to prompts.
         neighbour = np.roll(values, 1, axis=0)
         differs = (values != neighbour) & ~np.isnan(values) & ~np.isnan(neighbour)
-        moving.append(bool(differs.any()) and kinds[name] in (Number.name, YesNo.name))
+        moving.append(bool(differs.any()) and name not in several)
     stacked = np.stack(scores) if scores else np.zeros((0, *data.present.shape))
     shape = OutcomeShape.of_values(data)
     reward = data.reward
@@ -549,7 +574,7 @@ def from_study(
             continue
         numbers = [study.state_names.index(column) for column in study.columns_of(name)]
         kind = variable.variable_kind
-        if variable.kind == Number.name:
+        if kind.is_measured:
             low, high = (
                 kind.range if kind.range is not None else (kind.centre - 3 * kind.scale, kind.centre + 3 * kind.scale)
             )

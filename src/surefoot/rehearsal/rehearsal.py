@@ -185,7 +185,7 @@ def rehearse(
         checks=checks,
         effects=effects if checks is not None else None,
         manifest=manifest,
-        notes=(note,) if note else (),
+        notes=tuple(([note] if note else []) + (model.list_limits(plan.design.days) if logs is not None else [])),
     )
 
 
