@@ -384,7 +384,7 @@ def coin(actions: int) -> Policy:
     Parameters
     ----------
     actions
-        How many there are, with nothing.
+        The number of actions, including nothing.
 
     Returns
     -------
@@ -404,7 +404,7 @@ def never(actions: int) -> Policy:
     Parameters
     ----------
     actions
-        How many there are, with nothing.
+        The number of actions, including nothing.
 
     Returns
     -------
@@ -424,7 +424,7 @@ def always(actions: int) -> Policy:
     Parameters
     ----------
     actions
-        How many there are, with nothing.
+        The number of actions, including nothing.
 
     Returns
     -------

@@ -55,7 +55,7 @@ class Caller:
 
 
 def create_key(database: Database, role: str, label: str = "", *, days: float = KEY_DAYS, by: str = "command line") -> str:
-    """A new key (256 random bits), good for so many days; this is the only time that it can be read."""
+    """A new key (256 random bits), valid for this many days; it cannot be read again."""
     if role not in ROLES:
         raise InputError(f"there is no role '{role}'{did_you_mean(role, ROLES)}; choose from {', '.join(ROLES)}")
     if len(label) > 200 or "\0" in label:

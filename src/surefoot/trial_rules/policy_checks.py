@@ -154,7 +154,7 @@ def _estimate_changes(method: Method, shared: Influences | None) -> tuple[Floats
     for size, places, moves in ((len(logs), used, row_moves), (len(logs.participants), people, shared.policy)):
         steps = moves.reshape(len(moves), -1, len(metric))
         change = np.full(size, np.nan)
-        # What cannot be told counts as beyond any limit.
+        # A change that cannot be judged counts as beyond any limit.
         change[places] = np.nan_to_num(np.sqrt(((steps @ metric) * steps).sum(axis=(1, 2))), nan=np.inf)
         changes.append(change / (4 if logs.actions == 2 else 2))
     return changes[0], changes[1]

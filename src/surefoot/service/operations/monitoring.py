@@ -99,7 +99,7 @@ class Metrics:
         self._seconds += seconds
 
     def text(self) -> str:
-        """In Prometheus' text format; counters of several workers are told apart by their process."""
+        """In Prometheus' text format; the process id distinguishes the counters of several workers."""
         if time.monotonic() >= self._until:
             self._lines = self._read_counts()
             self._until = time.monotonic() + FRESH_SECONDS
