@@ -83,7 +83,7 @@ def compute_influences(
     critic = sandwich.solve_without_each()
     if actor is None:
         return Influences(critic, None, policy_features)
-    equations = _PolicyEquations(sandwich, actor)
+    equations = PolicyEquations(sandwich, actor)
     rows = None
     if with_rows and fitted.joint_ is None:
         by_row = sandwich.solve_without_rows()
@@ -203,7 +203,7 @@ def _leave_each_out(fitted: Method, with_policy: bool) -> tuple[Floats, Floats |
     return np.array(critic), None if coef is None else np.array(policy)
 
 
-class _PolicyEquations:
+class PolicyEquations:
     """θ solves Σ (u s(θ, w) − ζθ) = 0: −J⁻¹ (own score + ∂score/∂w · the critic's influence), J the curvature.
 
     On the boundary of the stochasticity constraint, Σ share · (θᵀz)² = radius, the multiplier λ and the constraint join the
