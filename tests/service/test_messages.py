@@ -25,7 +25,7 @@ from tests.service.support.receivers import mail_server, webhook_receiver
 from tests.service.support.trials import STUDY, fill, update
 
 sqlite_only = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-NOTE = Message("1-7", "no-data", "[Walking] no-data", "No decision.\n")
+NOTE = Message("1-7", "no-data", "red", "[Walking] red: no-data", "No decision.\n")
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl: apt-get install openssl")
 HOOK = '[trial.alerts]\nwebhook = "http://127.0.0.1:9/hook"\ndigest_time = "never"\n'
 
@@ -74,7 +74,7 @@ def test_an_e_mail_goes_out_with_starttls_and_a_password_that_nobody_else_reads(
         with pytest.raises(DeliveryError, match="SSLCertVerificationError"):
             make_channels(settings)[0].send(NOTE)
     mail = server.mails[0]
-    assert "Subject: [Walking] no-data" in mail and "To: a@b.org, c@d.org" in mail and "No decision." in mail
+    assert "Subject: [Walking] red: no-data" in mail and "To: a@b.org, c@d.org" in mail and "No decision." in mail
     assert "Auto-Submitted: auto-generated" in mail and "<1-7@surefoot>" in mail
     assert base64.b64decode(server.credentials) == b"\0trial\0hush"
     assert all(secret for word, secret in server.commands if word in ("AUTH", "MAIL", "DATA"))
@@ -141,7 +141,8 @@ def test_an_hour_has_only_so_many_messages_and_the_last_tells_all_the_rest(url):
     messages.collect_messages(trial, [way], at)
     assert messages.deliver_messages(trial, way, at) == 3
     assert [message.kind for message in way.sent] == ["policy-check", "policy-check", "several"]
-    assert "8 messages" in way.sent[2].title and way.sent[2].text.count("policy check") == 8
+    assert "yellow: 8 messages" in way.sent[2].title and way.sent[2].severity == "yellow"
+    assert way.sent[2].text.count("policy check") == 8
     alarm(trial, 11)
     messages.collect_messages(trial, [way], at)
     assert messages.deliver_messages(trial, way, at + timedelta(minutes=59)) == 0

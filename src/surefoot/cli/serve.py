@@ -199,7 +199,7 @@ def send_test(study: TrialStudy = STUDY) -> None:
     channels = [] if trial is None else make_channels(trial.alerts)
     if trial is None or not channels:
         raise InputError(f"{study}: [trial.alerts] names neither 'email' nor 'webhook'")
-    message = Message(f"test-{now():%Y%m%d%H%M%S}", "test", f"[{trial.title}] test", f"{TEST}\n")
+    message = Message(f"test-{now():%Y%m%d%H%M%S}", "test", "green", f"[{trial.title}] green: test", f"{TEST}\n")
     failed = False
     for channel in channels:
         try:

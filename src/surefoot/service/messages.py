@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.utils import formatdate
@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import alerts, decisions, messages, outcomes, updates
-from surefoot.service.trial.alerts import MEANINGS
+from surefoot.service.trial.alerts import KINDS, SEVERITIES, find_severity
 from surefoot.service.trial.trial import Trial
 from surefoot.study.trial_section import Alerts
 
@@ -56,6 +56,7 @@ class Message:
     id: str
     """The same when it is sent again."""
     kind: str
+    severity: str
     title: str
     text: str
 
@@ -111,7 +112,7 @@ def send_webhook(settings: Alerts, message: Message) -> None:
     secret = os.environ.get(SECRET)
     if not secret:
         raise DeliveryError(f"there is nothing to sign with; set {SECRET}")
-    body = json.dumps({"id": message.id, "kind": message.kind, "title": message.title, "text": message.text})
+    body = json.dumps(asdict(message))
     moment = str(int(time.time()))
     headers = {"Content-Type": "application/json", "X-Surefoot-Id": message.id, "X-Surefoot-Timestamp": moment}
     headers["X-Surefoot-Signature"] = sign(secret, moment, body)
@@ -162,9 +163,7 @@ def collect_messages(trial: Trial, channels: list[Channel], at: datetime) -> Non
         ended = connection.execute(sa.select(updates).where(updates.c.finished_at > at - NEWS)).all()
         recent = sa.select(messages.c.channel, messages.c.occasion).where(messages.c.created_at > at - 2 * NEWS)
         known = {tuple(row) for row in connection.execute(recent)}
-    news = {
-        f"alert:{alert.id}": (alert.kind, MEANINGS.get(alert.kind, "Something needs to be looked at.")) for alert in raised
-    }
+    news = {f"alert:{alert.id}": (alert.kind, KINDS[alert.kind].meaning) for alert in raised}
     news |= {f"update:{update.id}": ("update ended", f"Update {update.id} ended: {update.state}.") for update in ended}
     due = trial.settings.alerts.digest_at
     local = at.astimezone(trial.settings.zone)
@@ -180,7 +179,9 @@ def add_message(trial: Trial, channels: list[Channel], occasion: str, kind: str,
     """Put a message into the outbox, for every channel that does not have one for this occasion."""
     address = trial.settings.alerts.dashboard_url
     lines = [text, "", f"Time: {at:%Y-%m-%d %H:%M} UTC", f"Dashboard: {address}" if address else "Look at the dashboard."]
-    content = {"kind": kind, "title": f"[{trial.settings.title}] {kind}", "text": "\n".join(lines) + "\n"}
+    severity = find_severity(kind)
+    title = f"[{trial.settings.title}] {severity}: {kind}"
+    content = {"kind": kind, "severity": severity, "title": title, "text": "\n".join(lines) + "\n"}
     row = {"occasion": occasion, "kind": kind, "content": json.dumps(content), "attempts": 0, "created_at": at, "due_at": at}
     if channels:
         with trial.database.transaction() as connection:
@@ -216,7 +217,9 @@ def _hand_over(trial: Trial, channel: Channel, group: list[Any], at: datetime) -
     contents = [json.loads(row.content) for row in rows]
     content = contents[0]
     if len(rows) > 1:
-        content = {"kind": "several", "title": f"[{trial.settings.title}] {len(rows)} messages"}
+        severity = min((part["severity"] for part in contents), key=list(SEVERITIES).index)
+        title = f"[{trial.settings.title}] {severity}: {len(rows)} messages"
+        content = {"kind": "several", "severity": severity, "title": title}
         content["text"] = "\n".join(part["text"] for part in contents)
     result: dict[str, Any] = {"error": None, "sent_at": at, "delivery": rows[0].id}
     try:

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 import surefoot.service
 from surefoot.service.database.schema import alerts
-from surefoot.service.trial.alerts import MEANINGS, close_alert, raise_periodic_alerts
+from surefoot.service.trial.alerts import KINDS, SEVERITIES, close_alert, raise_periodic_alerts
 from surefoot.service.trial.participants import register_participant
 from tests.service.support.client import request
 from tests.service.support.seeded_trial import BEGIN, Clock
@@ -15,12 +15,13 @@ from tests.service.support.trials import answer, column
 SERVICE = Path(surefoot.service.__file__).parent
 
 
-def test_every_kind_of_alert_has_a_meaning_that_names_nobody():
+def test_every_kind_of_alert_has_a_severity_and_a_meaning_that_names_nobody():
     files = [path.read_text(encoding="utf-8") for path in SERVICE.rglob("*.py")]
     raised = {kind for text in files for kind in re.findall(r'kind="([a-z-]+)"|yield "([a-z-]+)",', text)}
     kinds = {kind for pair in raised for kind in pair if kind}
-    assert {"no-data", "fallbacks", "key-expiry", "update", "probability"} <= kinds <= MEANINGS.keys()
-    assert len(MEANINGS) == 7 and not any("{" in meaning for meaning in MEANINGS.values())
+    assert {"no-data", "fallbacks", "key-expiry", "update", "probability"} <= kinds <= KINDS.keys()
+    assert len(KINDS) == 7 and not any("{" in kind.meaning for kind in KINDS.values())
+    assert {kind.severity for kind in KINDS.values()} == SEVERITIES.keys()
 
 
 def test_alerts_come_once_a_day_and_can_be_closed(trial, monkeypatch, tmp_path):

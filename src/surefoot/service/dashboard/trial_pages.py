@@ -1,7 +1,6 @@
 """Pages about the whole trial: overview, alerts, safety, staff and updates."""
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from surefoot.service.dashboard import pages, participant_pages
 from surefoot.service.dashboard.charts import draw_limits, draw_lines, draw_stacks, write_share
 from surefoot.service.database import clock
 from surefoot.service.database.schema import alerts, decisions, outcomes
-from surefoot.service.trial.alerts import close_alert, count_safety, count_warnings
+from surefoot.service.trial.alerts import SEVERITIES, close_alert, count_safety, count_warnings, find_severity
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_status
 from surefoot.service.trial.trial import Trial
@@ -81,13 +80,14 @@ def count_outcomes(trial: Trial, at: datetime) -> dict[str, int]:
     return {**{name: numbers.get(name, 0) for name in OUTCOME_STATES}, "late": late or 0}
 
 
-def list_alerts(trial: Trial, *, only_open: bool = False, newest: int = 200) -> Sequence[Any]:
-    """Alerts, the newest first."""
+def list_alerts(trial: Trial, *, only_open: bool = False, newest: int = 200) -> list[dict[str, Any]]:
+    """Alerts with their severity, the newest first."""
     chosen = sa.select(alerts).order_by(alerts.c.id.desc()).limit(newest)
     if only_open:
         chosen = chosen.where(alerts.c.closed_at.is_(None))
     with trial.database.autocommit() as connection:
-        return connection.execute(chosen).mappings().all()
+        rows = connection.execute(chosen).mappings().all()
+    return [{**row, "severity": find_severity(row["kind"])} for row in rows]
 
 
 @pages.router.get("/")
@@ -133,10 +133,12 @@ def alerts_page(viewer: pages.Reader, download: pages.Download = "") -> Response
     """Open alerts, then those dealt with, then what was sent about them."""
     listed = list_alerts(viewer.trial)
     if download:
-        return pages.send_csv(viewer, "alerts", ("id", "kind", "raised_at", "closed_at", "message"), listed)
+        return pages.send_csv(viewer, "alerts", ("id", "severity", "kind", "raised_at", "closed_at", "message"), listed)
     settings = viewer.trial.settings.alerts
     ways = {"email": ", ".join(settings.email), "webhook": settings.webhook}
-    return viewer.page("alerts", alerts=listed, ways=ways, messages=messages.list_messages(viewer.trial))
+    return viewer.page(
+        "alerts", alerts=listed, severities=SEVERITIES, ways=ways, messages=messages.list_messages(viewer.trial)
+    )
 
 
 @pages.router.post("/alerts/test")

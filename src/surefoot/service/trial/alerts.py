@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,16 +23,36 @@ KEY_WARNING_DAYS = 14
 WARNINGS_NAMED = 5
 REASONS = 50
 """The newest reasons that a safety board sees."""
-MEANINGS = {
-    "no-data": "No decision was asked for in a long time.",
-    "fallbacks": "The fallback makes too many of the decisions.",
-    "policy-check": "An update was refused by a policy check; the policy before it stays live.",
-    "update": "An update failed or was interrupted.",
-    "probability": "A client believes other probabilities than were drawn with.",
-    "key-expiry": "Keys will soon expire; make new ones.",
-    "context": "An app sends context variables that the study does not know.",
+SEVERITIES = {
+    "red": "act now: randomisation is wrong or lost, or prompts may harm",
+    "yellow": "look today: learning is held, or prompts are too many",
+    "green": "for information",
 }
-"""What an alert of each kind means. Its message may name participants, and stays on the dashboard."""
+"""The most serious first."""
+
+
+@dataclass(frozen=True)
+class AlertKind:
+    """How serious an alert is, and what it means. Its message may name participants, and stays on the dashboard."""
+
+    severity: str
+    meaning: str
+
+
+KINDS = {
+    "no-data": AlertKind("red", "No decision was asked for in a long time."),
+    "fallbacks": AlertKind("yellow", "The fallback makes too many of the decisions."),
+    "policy-check": AlertKind("yellow", "An update was refused by a policy check; the policy before it stays live."),
+    "update": AlertKind("yellow", "An update failed or was interrupted."),
+    "probability": AlertKind("red", "A client believes other probabilities than were drawn with."),
+    "key-expiry": AlertKind("green", "Keys will soon expire; make new ones."),
+    "context": AlertKind("yellow", "An app sends context variables that the study does not know."),
+}
+
+
+def find_severity(kind: str) -> str:
+    """The severity of an alert or message; of a message that is no alert, such as a digest, green."""
+    return KINDS[kind].severity if kind in KINDS else "green"
 
 
 def raise_alert(connection: sa.Connection, *, kind: str, occasion: str, message: str) -> None:
