@@ -1,7 +1,8 @@
 """Derived states of a trial: kept by the service from its own records."""
 
 import json
-from datetime import UTC, datetime
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -108,6 +109,38 @@ def test_an_outcome_that_comes_late_does_not_change_what_was_decided_or_learned(
     with trial.database.autocommit() as connection:
         logs = make_study_logs(trial.study, read_rows(connection)).logs
     assert_allclose(logs.state[logs.order], states(trial))
+
+
+def test_replay_goes_by_the_ledger_and_not_by_the_clock(trial, monkeypatch):
+    """An outcome stamped before a decision but committed after it did not count for it; neither clock may accuse."""
+    first, second = run(trial, 2, tell=lambda index: False)
+    for seconds, answer in ((-60, first), (60, second)):
+        monkeypatch.setattr(decisions, "now", lambda: datetime.now(UTC) + timedelta(seconds=seconds))  # noqa: B023
+        outcome = Outcome(decision_id=answer["decision_id"], proximal_outcome=9.0, timestamp=moment(5))
+        decisions.record_outcomes(trial, [outcome])
+    monkeypatch.undo()
+    ask(trial, 3)
+    assert_allclose(states(trial)[2, 4], (3 + 2 * 9 + 4 * 9) / 7, err_msg="both outcomes count for the third decision")
+    assert replay(trial.database).differences == []
+
+
+def test_replay_has_no_false_alarm_under_concurrency(trial):
+    """Outcome i and decision i + 1 of everybody are sent together."""
+
+    def act(number):
+        participant = f"c{number}"
+        participants.register_participant(trial.database, participant)
+        reply = ask(trial, 0, participant)
+        for index in range(1, 13):
+            known = Outcome(decision_id=reply["decision_id"], proximal_outcome=float(index), timestamp=moment(2 * index - 1))
+            sending = pool.submit(decisions.record_outcomes, trial, [known])
+            reply = ask(trial, index, participant)
+            sending.result()
+
+    with ThreadPoolExecutor(16) as pool, ThreadPoolExecutor(8) as people:
+        list(people.map(act, range(16)))
+    replayed = replay(trial.database)
+    assert (replayed.decisions, replayed.differences) == (208, [])
 
 
 def test_the_nightly_update_learns_from_them(trial):

@@ -11,8 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,6 +87,18 @@ class _Recomputer:
             emptied = sa.select(decisions.c.participant_id).where(decisions.c.salt.is_(None)).distinct()
             self._without_past = set(connection.scalars(emptied))
 
+    @cached_property
+    def _positions(self) -> dict[tuple[str, Any], float]:
+        """Where the ledger has each decision and outcome; one that it does not know comes after everything."""
+        positions: dict[tuple[str, Any], float] = defaultdict(lambda: inf)
+        with self._database.snapshot() as connection:
+            blocks = sa.select(ledger.c.position, ledger.c.entries).order_by(ledger.c.position)
+            for position, entries in connection.execute(blocks, execution_options={"yield_per": CHUNK}):
+                for kind, key, *_ in json.loads(entries):
+                    if kind in ("decision", "outcome"):
+                        positions[kind, key[0]] = position
+        return positions
+
     def find_differences(self, row: Any) -> Iterator[str]:
         """Names of the checks that fail."""
         study = self._load_study(row["study_id"])
@@ -115,9 +128,13 @@ class _Recomputer:
     def _recompute_state(self, study: Study, row: Any) -> list[float | None]:
         derived: dict[str, float] = {}
         if study.derived_states:
-            moments = {"decided_at": row["decided_at"], "known_at": row["received_at"]}
+            # What the decision's transaction saw is what stands before it in the ledger, whatever the clocks said.
+            decided = self._positions["decision", row["id"]]
+            point = (row["participant_id"], row["decision_idx"], row["decided_at"])
             with self._database.autocommit() as connection:
-                derived = derive_now(study, connection, row["participant_id"], row["decision_idx"], **moments)
+                derived = derive_now(
+                    study, connection, *point, is_known=lambda key: self._positions["outcome", key] < decided
+                )
         return context_to_state(study, json.loads(row["context"]), derived).state
 
     def _recompute_reply(self, study: Study, row: Any) -> str:

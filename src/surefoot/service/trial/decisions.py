@@ -72,10 +72,7 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
                     accepted[point] = request
                 except ApiError as error:
                     refused[point] = error
-        derived = [
-            derive_now(trial.study, connection, *point, decided_at=request.timestamp, known_at=received)
-            for point, request in accepted.items()
-        ]
+        derived = [derive_now(trial.study, connection, *point, request.timestamp) for point, request in accepted.items()]
         observations = contexts_to_states(trial.study, [request.context for request in accepted.values()], derived)
         live = trial.read_live(find_live(known), connection)
         new = {}

@@ -7,7 +7,7 @@ nor two decision points at the same moment change the order.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -37,23 +37,15 @@ _latest = sa.func.max(_rank).over(partition_by=decisions.c.participant_id, order
 ORDERED = sa.select(decisions.c.id, (_latest + decisions.c.decision_idx).label("ordered_at")).subquery("ordered_decisions")
 """The time of every decision in microseconds since 1970: its own, or a microsecond per index after an earlier decision point
 that has a later time."""
-_newest = (
-    sa.select(outcomes.c.proximal_outcome)
-    .where(outcomes.c.decision_id == decisions.c.id, ~outcomes.c.late, outcomes.c.received_at <= sa.bindparam("known_at"))
-    .order_by(outcomes.c.observed_at.desc(), outcomes.c.id.desc())
-    .limit(1)
-    .scalar_subquery()
-)
 PAST = (
-    sa.select(decisions.c.decision_idx, decisions.c.decided_at, decisions.c.action, _newest.label("outcome"))
-    .where(
-        decisions.c.participant_id == sa.bindparam("participant"),
-        decisions.c.decision_idx < sa.bindparam("before"),
-        decisions.c.received_at <= sa.bindparam("known_at"),
+    sa.select(
+        decisions.c.decision_idx, decisions.c.decided_at, decisions.c.action, outcomes.c.id, outcomes.c.proximal_outcome
     )
-    .order_by(decisions.c.decision_idx)
+    .select_from(decisions.outerjoin(outcomes, sa.and_(outcomes.c.decision_id == decisions.c.id, ~outcomes.c.late)))
+    .where(decisions.c.participant_id == sa.bindparam("participant"), decisions.c.decision_idx < sa.bindparam("before"))
+    .order_by(decisions.c.decision_idx, outcomes.c.observed_at, outcomes.c.id)
 )
-"""A participant's earlier decisions, each with the outcome that counted at a moment."""
+"""A participant's earlier decisions with their outcomes, the newest last. Points come in order: none is added later."""
 _recency = sa.func.row_number().over(
     partition_by=outcomes.c.decision_id, order_by=(outcomes.c.observed_at.desc(), outcomes.c.id.desc())
 )
@@ -134,17 +126,28 @@ def check_types(study: Study, context: Mapping[str, Cell]) -> None:
 
 
 def derive_now(
-    study: Study, connection: sa.Connection, participant: str, decision_idx: int, *, decided_at: datetime, known_at: datetime
+    study: Study,
+    connection: sa.Connection,
+    participant: str,
+    decision_idx: int,
+    decided_at: datetime,
+    *,
+    is_known: Callable[[int], bool] = lambda outcome_id: True,
 ) -> dict[str, float]:
-    """Every derived state of a participant at a decision point, from what had been recorded by `known_at`."""
+    """Every derived state of a participant at a decision point; `is_known` leaves out outcomes that came after it."""
     if not study.derived_states:
         return {}
-    past = connection.execute(PAST, {"participant": participant, "before": decision_idx, "known_at": known_at}).all()
-    indices = [*(row.decision_idx for row in past), decision_idx]
-    moments = [to_microseconds(moment) for moment in (*(row.decided_at for row in past), decided_at)]
+    past: dict[int, tuple[datetime, float, float | None]] = {}
+    rows = connection.execute(PAST, {"participant": participant, "before": decision_idx})
+    for index, moment, sent, outcome_id, outcome in rows:
+        counts = outcome_id is not None and is_known(outcome_id)
+        if counts or index not in past:
+            past[index] = (moment, float(sent), outcome if counts else None)
+    indices = [*past, decision_idx]
+    moments = [to_microseconds(moment) for moment in (*(moment for moment, _, _ in past.values()), decided_at)]
     time = count_times(study, order_moments(moments, indices).tolist(), indices)
-    action = np.array([*(float(row.action) for row in past), np.nan])
-    raw = np.array([*(np.nan if row.outcome is None else row.outcome for row in past), np.nan], dtype=np.float64)
+    action = np.array([*(sent for _, sent, _ in past.values()), np.nan])
+    raw = np.array([*(outcome for _, _, outcome in past.values()), None], dtype=np.float64)
     if study.reward.range is not None:
         raw = np.where((raw < study.reward.range[0]) | (raw > study.reward.range[1]), np.nan, raw)
     earned = transform_reward(raw, study.reward, Problems(str, lambda row: participant))

@@ -81,7 +81,7 @@ def answer_question(
         recorded = dict.fromkeys(study.derived_states, float("nan"))
         if participant_id:
             index = 0 if standing.last_idx is None else standing.last_idx + 1
-            recorded |= derive_now(study, connection, participant_id, index, decided_at=at, known_at=at)
+            recorded |= derive_now(study, connection, participant_id, index, at)
     observation = context_to_state(study, context, {**recorded, **derived})
     policy = trial.read_live(find_live(known) if policy_id is None else (policy_id, at))
     if policy_id is not None and (policy is None or policy.version is None):
