@@ -68,6 +68,10 @@ class Estimate:
     plain: Floats  # Covariance of `theta`.
     corrected: Floats  # The same, corrected for small samples.
     people: int
+    root: Floats  # θ of the standardised columns.
+    bread: Floats  # A, of the standardised columns.
+    scores: Floats  # u_i, (people, d).
+    corrected_scores: Floats  # (I − S_i A⁻¹)⁻¹ u_i.
 
 
 def solve(function: EstimatingFunction) -> Estimate:
@@ -107,9 +111,20 @@ def solve(function: EstimatingFunction) -> Estimate:
             participant=participant,
         )
     back = function.back
+    corrected_scores = np.asarray(np.linalg.solve(remainder, scores[:, :, None])[:, :, 0], dtype=np.float64)
     plain = np.linalg.solve(bread, scores.T).T @ back
-    corrected = np.linalg.solve(bread, np.linalg.solve(remainder, scores[:, :, None])[:, :, 0].T).T @ back
-    return Estimate(function, back.T @ theta, plain.T @ plain, corrected.T @ corrected, len(starts))
+    corrected = np.linalg.solve(bread, corrected_scores.T).T @ back
+    return Estimate(
+        function=function,
+        theta=back.T @ theta,
+        plain=plain.T @ plain,
+        corrected=corrected.T @ corrected,
+        people=len(starts),
+        root=theta,
+        bread=bread,
+        scores=scores,
+        corrected_scores=corrected_scores,
+    )
 
 
 def find_root(function: EstimatingFunction, blocks: Sequence[slice]) -> Floats:
@@ -268,6 +283,18 @@ def make_dcee(batch: ExcursionBatch) -> EstimatingFunction:
     names = tuple(f"{action}: {name}" for action in batch.action_names for name in batch.control_names)
     start = np.zeros(len(design))
     return EstimatingFunction(counted, batch.effect_names, evaluate, start, back, names, np.concatenate(arms))
+
+
+def make_mean(batch: ExcursionBatch) -> EstimatingFunction:
+    """The mean outcome of the trial, Y − μ at all rows with an outcome, whatever was sent."""
+    known = batch.take(~np.isnan(batch.outcome))
+    ones = np.ones((1, len(known)))
+
+    def evaluate(theta: Floats, rows: slice) -> Evaluation:
+        design = ones[:, rows]
+        return Evaluation(design, known.outcome[rows] - theta @ design, design, design)
+
+    return EstimatingFunction(known, ("mean outcome",), evaluate, np.zeros(1), np.eye(1), ("mean outcome",))
 
 
 def fit_least_squares(design: Floats, outcome: Floats) -> Floats:
