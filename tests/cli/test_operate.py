@@ -24,6 +24,10 @@ def test_update_replay_export_backup_and_restore(trial, tmp_path, monkeypatch):
     assert "80 rows, 2 participants" in run("export", "decisions.parquet")
     assert Study.load(tmp_path / "decisions.study.toml").collection.policy == "own"
     assert "64 rows" in run("export", "outcomes.csv", "--outcomes")
+    assert "80 rows, 2 participants" in run("export", "files/all")
+    names = ("csv", "learned.csv", "updates.csv", "policies.json", "study.toml")
+    assert {path.name for path in (tmp_path / "files/all").iterdir()} == {f"decisions.{name}" for name in names}
+    assert len(Study.parse(STUDY).read(tmp_path / "files/all").logs) == 80
     assert len(Study.parse(STUDY).read(tmp_path / "decisions.parquet").logs) == 80
     assert "80 decisions, 64 outcomes" in run("backup", "trial.zip")
     assert f"schema version {databases.newest_schema_version()}" in run("db", "upgrade")

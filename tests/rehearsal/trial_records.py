@@ -21,7 +21,8 @@ def make_record(rng, people=7, points=12, per_day=3, lengths=None):
     inside = np.arange(points) < lengths[:, None]
     day = np.broadcast_to(np.arange(points) // per_day, inside.shape)
     made = TrialRecord(
-        logs=logs, day=day[inside], own_day=day[inside], reward=reward[inside], source=source[inside], updates=[],
+        logs=logs, measured=logs, version=np.zeros(len(logs), dtype=int),
+        day=day[inside], own_day=day[inside], reward=reward[inside], source=source[inside], updates=[],
         left=np.where(lengths < points, lengths // per_day, np.nan),
     )  # fmt: skip
     return made, reward, np.where(available, action, np.nan), np.where(available, source, -1)

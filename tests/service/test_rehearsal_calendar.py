@@ -6,11 +6,14 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from pyarrow import csv
 
 from surefoot.rehearsal.plan import UPDATE_HOUR, Candidate, TrialDesign
+from surefoot.rehearsal.trial_files import write_trial
 from surefoot.rehearsal.trial_run import DECIDERS, run_trials
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions, updates
+from surefoot.service.operations.export import EXPORTS
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide_batch, record_outcomes
 from surefoot.service.trial.participants import register_participant
@@ -18,6 +21,7 @@ from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates.updates import begin_update, run_update
 from surefoot.simulators import HeartSteps
 from surefoot.study import Study
+from surefoot.study.trial_updates import read_trial_updates
 
 BEGIN = datetime(2026, 3, 2, tzinfo=UTC)
 SEED = 3
@@ -173,4 +177,30 @@ def test_the_service_repeats_a_rehearsal_to_the_last_draw(tmp_path, write_clock,
     reasons = " ".join(row.fallback_reasons for row in rows)
     assert all(word in reasons for word in ("stale policy", "missing: fatigue", "implausible: weather", "dose: 5 prompts"))
     assert len({row.source for row in rows}) == 4 and np.isfinite(record.left).any()
+    compare_files(trial, study, record, tmp_path)
     trial.close()
+
+
+def compare_files(trial, study, record, folder):
+    """What the service exports about its updates is what the rehearsal writes."""
+    for name, path in (
+        ("learned", "decisions.learned.csv"),
+        ("decisions", "decisions.csv"),
+        ("updates", "decisions.updates.csv"),
+    ):
+        EXPORTS[name](trial, folder / path, "csv")
+    simulated = write_trial(record, study, folder / "simulated")
+    exported = read_trial_updates(study, folder, study.read(folder))
+    written = read_trial_updates(study, simulated, study.read(simulated))
+    made_by = np.array([0, *(exported.made_by[version] for version in sorted(exported.made_by))])  # policies count from 1
+    np.testing.assert_array_equal(made_by[exported.policy], written.policy)
+    np.testing.assert_array_equal(exported.before, written.before)
+    assert list(exported.made_by.values()) == list(written.made_by) and len(made_by) > 2
+    for name, values in exported.spans.items():
+        np.testing.assert_allclose(values, written.spans[name], rtol=1e-12)
+    assert (exported.policy > 0).any() and exported.count_erased(max(exported.made_by)) == 0
+    updates, simulated_updates = (
+        csv.read_csv(path).select(["update_id", "state", "learned_from", "refused_by", "message"]).to_pylist()
+        for path in (folder / "decisions.updates.csv", simulated.parent / "decisions.updates.csv")
+    )
+    assert updates == simulated_updates

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from surefoot.atomic_files import atomic_write, write_texts
+from surefoot.atomic_files import atomic_write, refuse_unwritable, write_texts
 from surefoot.cli.application import STUDY, app
 from surefoot.cli.serve import DatabaseUrl, TrialStudy, need_service, open_database, open_trial
 from surefoot.errors import InputError
@@ -21,30 +21,45 @@ app.add_typer(database_commands, name="db")
 
 @app.command()
 def export(
-    out: Annotated[Path, typer.Argument(help="A .csv or .parquet file.")] = Path("decisions.csv"),
+    out: Annotated[Path, typer.Argument(help="A .csv or .parquet file, or a folder for CSV.")] = Path("decisions.csv"),
     study: TrialStudy = STUDY,
     database: DatabaseUrl = None,
     outcomes: Annotated[bool, typer.Option("--outcomes", help="Every outcome ever sent, with corrections.")] = False,
     staff_actions: Annotated[bool, typer.Option("--staff-actions", help="Who did what, when and to whom.")] = False,
 ) -> None:
-    """Write one row per decision point, and the study that describes how the trial chose its actions."""
+    """Write one row per decision point, the study that describes how the trial chose its actions, and next to them what
+    each update learned from, the updates with their reasons, and the parameters of every policy version."""
+    name = "staff-actions" if staff_actions else "outcomes" if outcomes else "decisions"
     if out.suffix not in (".csv", ".parquet"):
-        raise InputError(f"{out}: the export is a .csv or .parquet file")
+        if out.suffix and not out.is_dir():
+            raise InputError(f"{out}: the export is a .csv or .parquet file, or a folder")
+        with refuse_unwritable(out):
+            out.mkdir(parents=True, exist_ok=True)
+        out = out / f"{name}.csv"
     trial = open_trial(study, database)
     from surefoot.service.access import name_operator, record_action
-    from surefoot.service.operations.export import EXPORTS, write_study_text
+    from surefoot.service.operations.export import EXPORTS, write_policies_text, write_study_text
+    from surefoot.study.trial_updates import name_beside
 
-    name = "staff-actions" if staff_actions else "outcomes" if outcomes else "decisions"
-    with atomic_write(out) as temporary:
-        made = EXPORTS[name](trial, temporary, out.suffix[1:])
-        with trial.database.transaction() as connection:
-            record_action(connection, name_operator(), "exported", f"{name}{out.suffix}", f"{made.rows} rows")
-    people = f", {made.participants:,} participants" if name == "decisions" else ""
-    typer.echo(f"{out}: {made.rows:,} rows{people}, SHA-256 {made.sha256}")
+    # The first file never knows of a decision that the second lacks, nor the second of a policy that the third lacks.
+    files = {
+        "learned": name_beside(out, "learned", out.suffix),
+        name: out,
+        "updates": name_beside(out, "updates", out.suffix),
+    }
+    for kind, path in files.items() if name == "decisions" else [(name, out)]:
+        with atomic_write(path) as temporary:
+            made = EXPORTS[kind](trial, temporary, path.suffix[1:])
+            with trial.database.transaction() as connection:
+                record_action(connection, name_operator(), "exported", f"{kind}{path.suffix}", f"{made.rows} rows")
+        people = f", {made.participants:,} participants" if kind == "decisions" else ""
+        typer.echo(f"{path}: {made.rows:,} rows{people}, SHA-256 {made.sha256}")
     if name == "decisions":
-        study_file = out.with_name(f"{out.stem}.study.toml")
-        write_texts({study_file: write_study_text(trial)})
+        study_file = name_beside(out, "study", ".toml")
+        policy_file = name_beside(out, "policies", ".json")
+        write_texts({study_file: write_study_text(trial), policy_file: write_policies_text(trial)})
         typer.echo(f"{study_file}: the study, whose [collection] describes how the trial chose its actions")
+        typer.echo(f"{policy_file}: the parameters of every policy version, and when it went live")
 
 
 @app.command()

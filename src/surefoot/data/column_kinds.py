@@ -144,6 +144,12 @@ class VariableKind(ABC):
         """`read` for cells from `from_json`; kinds of numbers do it without Arrow."""
         return self.read(log_columns.LogColumn(self.name, pa.array(cells)))
 
+    def write_cells(self, values: NDArray[np.float64]) -> list[Cell]:
+        """The inverse of `read` for values (rows, columns) that are not scaled; None where they are missing."""
+        if values.shape[1] != 1:
+            raise InputError(f"the kind '{self.name}' does not say how its {values.shape[1]} columns are written to a file")
+        return [None if np.isnan(value) else value for value in values[:, 0].tolist()]
+
     @property
     def choices(self) -> tuple[str, ...]:
         """The options of a form; empty for a field of text."""
@@ -291,6 +297,11 @@ class Category(VariableKind):
         remedy = f"declared levels are {list(self.levels)}: add it, or leave the cell empty (missing)"
         code = column.codes(meaning, self.levels, "'{}' was never declared", remedy)
         return StateValues(np.where(np.isnan(code)[:, None], np.nan, code[:, None] == np.arange(1, len(self.levels))))
+
+    def write_cells(self, values: NDArray[np.float64]) -> list[Cell]:
+        codes = np.where(values.any(axis=1), values.argmax(axis=1) + 1, 0)
+        missing = np.asarray(np.isnan(values).any(axis=1))
+        return [None if is_missing else self.levels[code] for code, is_missing in zip(codes, missing.tolist(), strict=True)]
 
     def from_json(self, value: Cell) -> str | None:
         return value if isinstance(value, str) and value in self.levels else None

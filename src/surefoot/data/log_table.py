@@ -31,6 +31,8 @@ from surefoot.data.log_columns import (
 )
 from surefoot.errors import InputError
 
+EXPORTED = ("decisions.parquet", "decisions.csv")
+"""The decisions in the folder of a trial's export."""
 SPLIT_BYTES = 2**25
 """Smaller files are read at once."""
 
@@ -247,10 +249,11 @@ class LogFile:
 
 
 def list_files(path: str | Location) -> list[Location]:
-    """The file itself, or the Parquet files of a folder in the order of their names, without hidden ones."""
+    """The file itself, the decisions of a trial's export, or the Parquet files of a folder by name, without hidden ones."""
     path = locate(path)
     if path.is_dir():
-        files = list_parquet(path)
+        exported = [path / name for name in EXPORTED if (path / name).is_file()]
+        files = exported[:1] or list_parquet(path)
         if not files:
             raise InputError(f"{path}: a folder without Parquet files; give a folder that has some, or one file")
         return files

@@ -11,7 +11,7 @@ import numpy as np
 
 from surefoot.data.frames import make_frame
 from surefoot.data.log_columns import Problems
-from surefoot.data.log_table import LogFile, LogTable, concatenate, name_file
+from surefoot.data.log_table import name_file
 from surefoot.effects.analysis import OUTCOME_MISSING, Analysis, Floats
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Words, adjust_rows, analyse, list_rows
@@ -20,7 +20,7 @@ from surefoot.errors import InputError
 from surefoot.log_checks import check_logs
 from surefoot.log_checks.outcomes_by_action import describe_flags
 from surefoot.log_checks.probabilities import require_stated_probabilities
-from surefoot.study.log_reader import log_layout, study_files
+from surefoot.study.log_reader import read_further_columns
 
 if TYPE_CHECKING:
     from surefoot.data.trajectories import Trajectories
@@ -176,11 +176,7 @@ def _make_frame(study: Study, settings: EffectsSection, read: StudyLogs, path: s
         columns["day"] = (dates - first[logs.participant_index]).astype(np.float64)
     further = [name for name in (settings.outcome, settings.numerator) if isinstance(name, str) and name not in columns]
     if further:
-        layout = replace(log_layout(study), columns=(study.columns.participant, *further))
-        files: list[LogTable] = []
-        for file in study_files(study, path):
-            files.append(LogFile(file).read(layout, sum(map(len, files))))
-        rows = concatenate(files)
+        rows = read_further_columns(study, path, further)
         problems = Problems(rows.name_row)
         with name_file(path):
             columns |= {name: rows.column(name, problems).numbers()[read.row] for name in further}

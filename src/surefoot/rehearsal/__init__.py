@@ -9,6 +9,7 @@ from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation
 from surefoot.rehearsal.rehearsal import rehearse
 from surefoot.rehearsal.report import Rehearsal
 from surefoot.rehearsal.score import RehearsalScore, score_rehearsal
+from surefoot.rehearsal.trial_files import write_trial
 from surefoot.rehearsal.trial_run import run_trials
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "rehearse",
     "run_trials",
     "score_rehearsal",
+    "write_trial",
 ]

@@ -37,14 +37,19 @@ FIXED, POLICY, FALLBACK, WARM_UP, UNAVAILABLE = map(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UpdateRecord:
-    """An update after a day of the trial: `done`, `refused` by checks, `waiting` or `failed`, and why it was not done."""
+    """An update after a day of the trial: `done`, `refused` by checks, `waiting` or `failed`, and why it was not done.
+
+    `known` are the decision points that it learned from, (people, decision points).
+    """
 
     day: int
     state: str
     refused_by: tuple[str, ...]
     message: str | None
+    known: Marks | None = None
+    policies: Policies | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +57,18 @@ class TrialRecord:
     """One trial from its first day to its last.
 
     `logs` are those of the trial, participant after participant, without rewards that were lost or too late. For every row:
-    the day of the trial and of the participant (from 0), the true reward, reported or not, and who decided (positions in
-    `DECIDERS`). `left` is everybody's own day after which they left, NaN for people who stayed.
+    the day of the trial and of the participant (from 0), the true reward, reported or not, who decided (positions in
+    `DECIDERS`), and which update made the policy that did (from 1; 0: none). `left` is everybody's own day after which they
+    left, NaN for people who stayed. `measured` are the logs before the screen, in the units of the study.
     """
 
     logs: Trajectories
+    measured: Trajectories
     day: NDArray[np.int64]
     own_day: NDArray[np.int64]
     reward: Floats
     source: NDArray[np.int64]
+    version: NDArray[np.int64]
     updates: list[UpdateRecord]
     left: Floats
 
@@ -179,6 +187,8 @@ class _Trials:
         lanes = (len(seeds), design.participants)
         self._lanes = np.indices(lanes)
         self._source = np.full((*lanes, design.decision_points), UNAVAILABLE)
+        self._version = np.zeros((*lanes, design.decision_points), dtype=np.int64)
+        self._live = np.zeros(len(seeds), dtype=np.int64)  # The update that made the live policies of every trial.
         self._prompts: deque[tuple[timedelta, Marks]] = deque()
         self._updates: list[list[UpdateRecord]] = [[] for _ in seeds]
         # The live policies of every trial, and since when; none during warm-up.
@@ -213,7 +223,9 @@ class _Trials:
         actions = np.zeros(active.shape, dtype=np.int64)
         actions[available] = draw_actions(np.zeros(len(chances)) if certain else self._draw(time, available), chances)
         taken = np.where(available, np.take_along_axis(probabilities, actions[..., None], axis=-1)[..., 0], 1.0)
-        self._source[(*(lanes[active] for lanes in self._lanes), time[active])] = source[active]
+        points = (*(lanes[active] for lanes in self._lanes), time[active])
+        self._source[points] = source[active]
+        self._version[points] = np.where(source == POLICY, self._live[:, None], 0)[active]
         self._simulation.step(actions, taken, active=None if active.all() else active)
         sent = actions > 0
         self._attendance.add_prompts(sent, active)
@@ -295,18 +307,26 @@ class _Trials:
             )
         except InputError as error:
             return UpdateRecord(day, "failed", (), str(error))
+        known = self._list_present(trial)
+        known[known] = proposal.logs.logs.usable
         if proposal.state == "done" and proposal.policies is not None:
+            self._live[trial] = len(self._updates[trial]) + 1
             self._policies[trial] = proposal.policies
             self._coefficients[trial] = proposal.coefficients
             self._since[trial] = timedelta(days=day, hours=UPDATE_HOUR)
             self._covered[trial] = proposal.policies.covers(np.array(self._ids))
         refused = tuple(finding.check for finding in proposal.findings if not finding.passed)
-        return UpdateRecord(day, proposal.state, refused, proposal.message)
+        return UpdateRecord(day, proposal.state, refused, proposal.message, known, proposal.policies)
+
+    def _list_present(self, trial: int) -> Marks:
+        """Decision points that there were so far, (people, decision points)."""
+        simulation = self._simulation
+        return np.asarray(np.arange(simulation.rewards.shape[2]) < simulation.time[trial][:, None])
 
     def _measure(self, trial: int, day: int) -> StudyLogs:
         """Everything known in one trial in the night after a day, participant after participant."""
         simulation = self._simulation
-        present = np.arange(simulation.rewards.shape[2]) < simulation.time[trial][:, None]
+        present = self._list_present(trial)
         people, time = np.nonzero(present)
         entered, index = np.unique(people, return_inverse=True)
         measured = self._measure_state(simulation.states[trial][present])
@@ -353,10 +373,12 @@ class _Trials:
         own_day = time // self._design.per_day
         return TrialRecord(
             logs=finish_logs(self._study, measured).logs,
+            measured=measured.logs,
             day=own_day + self._attendance.entry[people],
             own_day=own_day,
             reward=self._simulation.rewards[trial, people, time],
             source=self._source[trial, people, time],
+            version=self._version[trial, people, time],
             updates=self._updates[trial],
             left=self._attendance.left[trial],
         )

@@ -1,6 +1,6 @@
 """Reading logs as a study describes them: kinds, plausible ranges, screen, scaling, actions, the reward's transform."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -102,6 +102,16 @@ def read_logs(study: LogDescription, path: str | Location) -> StudyLogs:
         tables.clear()
         pa.default_memory_pool().release_unused()
         return replace(finish_logs(study, measured), inputs=inputs)
+
+
+def read_further_columns(study: LogDescription, path: str | Location, names: Sequence[str]) -> log_table.LogTable:
+    """Columns of an input that the study does not describe; `StudyLogs.row` says which row is which."""
+    layout = replace(log_layout(study), columns=tuple(dict.fromkeys((study.columns.participant, *names))))
+    tables: list[log_table.LogTable] = []
+    with log_table.name_file(path):
+        for file in study_files(study, path):
+            tables.append(log_table.LogFile(file).read(layout, sum(map(len, tables))))
+        return log_table.concatenate(tables)
 
 
 def parse_logs(study: LogDescription, rows: log_table.LogTable, *, usual: LearnedPatterns | None = None) -> StudyLogs:

@@ -1,17 +1,23 @@
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
+from pyarrow import csv as pa_csv
 from pyarrow import parquet
 
 from surefoot.fitting import fit_study
+from surefoot.service.database.schema import decisions
 from surefoot.service.operations import export
 from surefoot.service.operations.export import EXPORTS, export_decisions
+from surefoot.service.trial.api_models import Outcome
+from surefoot.service.trial.decisions import record_outcomes
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
-from tests.service.support.trials import STUDY, answer, fill, update
+from tests.service.support.trials import STUDY, answer, erase, fill, moment, update
 
 
 def test_the_export_counts_its_rows_and_is_read_back_by_the_study(client, study, tmp_path):
@@ -103,3 +109,52 @@ def test_a_variable_may_be_missing_in_a_whole_piece(trial, tmp_path, monkeypatch
     for index in range(4):
         answer(trial, "p0", index, context={} if index < 2 else {"weather": 0.5, "place": "home"})
     assert export_decisions(trial, tmp_path / f"decisions.{form}", form).rows == 4
+
+
+def read_beside(trial, folder):
+    """The files about updates, as rows."""
+    for name in ("learned", "updates"):
+        EXPORTS[name](trial, folder / f"{name}.csv", "csv")
+    return [pa_csv.read_csv(folder / f"{name}.csv").to_pylist() for name in ("learned", "updates")]
+
+
+def test_outcomes_are_exported_as_each_update_knew_them(trial, tmp_path):
+    """A correction counts from the next update on."""
+    fill(trial, points=40)
+    update(trial)
+    (decided,) = [row for row in column_rows(trial) if (row["participant_id"], row["decision_idx"]) == ("p1", 3)]
+    record_outcomes(trial, [Outcome(decision_id=decided["id"], proximal_outcome=0.5, timestamp=moment(20))])
+    update(trial)
+    learned, updates = read_beside(trial, tmp_path)
+    spans = [(row["outcome"], row["first_update"], row["last_update"]) for row in learned
+             if (row["participant"], row["decision_idx"]) == ("p1", 3)]  # fmt: skip
+    assert [span[1:] for span in spans] == [(1, 1), (2, 2)] and spans[0][0] != spans[1][0] == 0.5
+    assert {(row["first_update"], row["last_update"]) for row in learned} == {(1, 2), (1, 1), (2, 2)}
+    assert [row["learned_from"] for row in updates] == [64, 64] and len(learned) == 65
+    versions = json.loads(export.write_policies_text(trial))
+    assert [version["update_id"] for version in versions] == [1, 2] and len(versions[0]["activated_at"]) == 1
+    assert versions[1]["parameters"]["participants"] == ["p0", "p1"]
+    answer(trial)
+    assert pa_csv.read_csv(export_to(trial, tmp_path))["updates_before"].to_pylist() == [0] * 40 + [2] + [0] * 40
+
+
+def test_erased_participants_stay_erased_in_files_about_updates(trial, tmp_path):
+    fill(trial, points=40)
+    update(trial)
+    erase(trial, "p0")
+    learned, updates = read_beside(trial, tmp_path)
+    assert {row["outcome"] is None for row in learned if row["participant"] == "p0"} == {True}
+    assert {row["outcome"] is None for row in learned if row["participant"] == "p1"} == {False}
+    assert updates[0]["learned_from"] == 64
+    (version,) = json.loads(export.write_policies_text(trial))
+    assert version["parameters"]["participants"] == ["p1"] and len(version["parameters"]["coef"]) == 1
+
+
+def column_rows(trial):
+    with trial.database.autocommit() as connection:
+        return list(connection.execute(sa.select(decisions)).mappings())
+
+
+def export_to(trial, folder):
+    export_decisions(trial, folder / "decisions.csv", "csv")
+    return folder / "decisions.csv"

@@ -14,7 +14,7 @@ from surefoot.service.api.requests import PUBLIC, AuthenticatedRoute
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import DecisionReply
-from surefoot.service.operations.export import EXPORTS, FORMATS, write_study_text
+from surefoot.service.operations.export import EXPORTS, FORMATS, write_policies_text, write_study_text
 from surefoot.service.operations.monitoring import write_readiness
 from surefoot.service.trial import api_models, decisions, participants
 from surefoot.service.trial.alerts import count_safety
@@ -129,6 +129,28 @@ def export_decisions(request: Request, form: Form = "csv") -> Response:
 def export_study_file(request: Request) -> Response:
     """The study file that goes with the decisions; its `[collection]` says how the trial chose its actions."""
     return export_study(request.app.state.trial, request.state.caller.name)
+
+
+@router.get("/export/updates", response_class=Response, responses=FILES, tags=["analyst"])
+def export_updates(request: Request, form: Form = "csv") -> Response:
+    """One row per update, also of those that were refused, with the reason."""
+    return export_file(request.app.state.trial, "updates", form, request.state.caller.name)
+
+
+@router.get("/export/learned", response_class=Response, responses=FILES, tags=["analyst"])
+def export_learned(request: Request, form: Form = "csv") -> Response:
+    """The outcomes that updates learned from, each with the first and the last update that knew it."""
+    return export_file(request.app.state.trial, "learned", form, request.state.caller.name)
+
+
+@router.get("/export/policies", response_class=Response, tags=["analyst"])
+def export_policies(request: Request) -> Response:
+    """The parameters of every policy version, with the times at which it went live."""
+    trial = request.app.state.trial
+    text = write_policies_text(trial)
+    with trial.database.transaction() as connection:
+        record_action(connection, request.state.caller.name, "exported", "policies.json")
+    return Response(text, media_type="application/json")
 
 
 @router.get("/export/outcomes", response_class=Response, responses=FILES, tags=["analyst"])

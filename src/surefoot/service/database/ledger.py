@@ -136,7 +136,7 @@ _KINDS = (
         "update ended",
         schema.updates,
         "finished_at",
-        columns=("state", "finished_at", "findings", "result", "message"),
+        columns=("state", "finished_at", "findings", "result", "message", "read_at", "learned_from"),
         only_if="finished_at",
         forms={"result": without_copies},
     ),

@@ -171,6 +171,8 @@ updates = _table(
     _column("findings", sa.Text, comment="JSON: findings of the policy checks"),
     _column("result", sa.Text, comment="JSON: counts, rows removed and why"),
     sa.Column("message", sa.Text),
+    sa.Column("read_at", Instant, comment="moment at which the fit read the logs"),
+    sa.Column("learned_from", sa.Text, comment="JSON: ranges of decision_idx by participant"),
 )
 
 policies = _table(

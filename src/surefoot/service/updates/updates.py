@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import WITHDRAWN
 from surefoot.service.trial.trial import LIVE, Trial, list_coefficients, load_stored_study, open_trial, policies_to_text
 from surefoot.study import StudyLogs
+from surefoot.study.trial_updates import write_ranges
 from surefoot.trial_rules.proposals import Proposal, propose_policy
 
 BEAT_SECONDS = 2.0
@@ -134,11 +135,14 @@ def _end_update(
     *,
     findings: list[dict[str, Any]] | None = None,
     result: dict[str, Any] | None = None,
+    read_at: datetime | None = None,
+    learned_from: dict[str, str] | None = None,
     conditions: tuple[Any, ...] = (),
 ) -> str:
     """Write how an update ended and give its slot back; one that was presumed dead meanwhile may not end any more."""
     ended = {"state": state, "finished_at": now(), "message": message}
     ended |= {"findings": json.dumps(findings or []), "result": json.dumps(result or {}, allow_nan=False)}
+    ended |= {"read_at": read_at, "learned_from": None if learned_from is None else json.dumps(learned_from)}
     running = sa.and_(updates.c.id == update_id, updates.c.slot.is_not(None), *conditions)
     if connection.execute(sa.update(updates).where(running).values(slot=None, **ended)).rowcount:
         record(connection, "update ended", [{"id": update_id, **ended}])
@@ -175,18 +179,20 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
     for _ in range(FITS):
         _change_update(trial, update_id, state="fitting")
         with trial.database.snapshot() as connection:
+            read_at = now()
             departures = _count_departures(trial, connection)
             rows = states.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
         if not rows:
             with trial.database.transaction() as connection:
                 return _end_update(connection, update_id, "waiting", "there are no decisions yet")
         proposal = _propose(trial, update_id, rows)
-        result = _describe_result(trial, proposal, rows)
+        known = {"result": _describe_result(trial, proposal, rows), "read_at": read_at}
+        known["learned_from"] = _list_learned(proposal.logs, rows)
         live = describe_live(trial)
         with trial.database.transaction() as connection:
             lock_content(connection)
             if _count_departures(trial, connection) == departures:
-                return _publish_policy(trial, connection, update_id, proposal, result, live)
+                return _publish_policy(trial, connection, update_id, proposal, known, live)
     raise InputError(f"somebody withdrew or was erased during each of {FITS} fits; start the update again")
 
 
@@ -233,6 +239,15 @@ def _describe_result(trial: Trial, proposal: Proposal, rows: list[Any]) -> dict[
     return result
 
 
+def _list_learned(logs: StudyLogs, rows: list[Any]) -> dict[str, str]:
+    """The decision points whose outcomes were learned from, after screening, as ranges by participant."""
+    points: dict[str, list[int]] = {}
+    for position in np.flatnonzero(logs.logs.usable):
+        row = rows[int(logs.row[position])]
+        points.setdefault(row["participant_id"], []).append(row["decision_idx"])
+    return {participant: write_ranges(indices) for participant, indices in points.items()}
+
+
 def _list_removed(fit: PartFit, logs: StudyLogs, rows: list[Any]) -> list[dict[str, Any]]:
     weights = fit.weights["weight"].to_numpy(zero_copy_only=False)
     residuals = fit.weights["residual"].to_numpy(zero_copy_only=False)
@@ -272,7 +287,7 @@ def coefficient_intervals(method: Method) -> dict[str, Any]:
 
 
 def _publish_policy(
-    trial: Trial, connection: sa.Connection, update_id: int, proposal: Proposal, result: dict[str, Any], live: str
+    trial: Trial, connection: sa.Connection, update_id: int, proposal: Proposal, known: dict[str, Any], live: str
 ) -> str:
     """Policy, activation and the update's end in one transaction."""
     accepted = proposal.state == "done"
@@ -285,7 +300,7 @@ def _publish_policy(
         if accepted and trial.settings.activation == "automatic":
             activate(connection, policy_id, f"update {update_id}")
     findings = [finding.as_dict() for finding in proposal.findings]
-    return _end_update(connection, update_id, proposal.state, proposal.message, alert, findings=findings, result=result)
+    return _end_update(connection, update_id, proposal.state, proposal.message, alert, findings=findings, **known)
 
 
 def _insert_policy(
