@@ -14,7 +14,7 @@ from surefoot.service.access import RateLimiter
 from surefoot.service.api import routes
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.requests import KeyLookups, RequestMiddleware, describe_validation_error
-from surefoot.service.database.clock import now, repeat_job
+from surefoot.service.database.clock import ClockWatch, now, repeat_job
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.messages import send_messages
 from surefoot.service.operations.monitoring import Metrics
@@ -38,9 +38,10 @@ def create_app(trial: Trial) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        watch = ClockWatch()
         # At once after a start: what a power cut interrupted is found now.
         with (
-            repeat_job("the schedule", lambda: tick(trial, now()), SCHEDULE_SECONDS),
+            repeat_job("the schedule", lambda: tick(trial, now(), watch), SCHEDULE_SECONDS),
             repeat_job("messages", lambda: send_messages(trial), MESSAGE_SECONDS),
         ):
             yield

@@ -23,3 +23,47 @@ def test_a_clock_that_cannot_be_read_is_an_error_not_another_time(monkeypatch, t
         file.write_text(content)
     with pytest.raises(InputError, match=r"clock\.txt"):
         clock.now()
+
+
+class Machine:
+    """A clock that can be set, and one that cannot."""
+
+    def __init__(self):
+        self.wall = datetime(2026, 3, 1, tzinfo=UTC)
+        self.steady = 1000.0
+        self.watch = clock.ClockWatch(lambda: self.steady)
+
+    def look(self, seconds=15.0, *, set_by=0.0):
+        self.steady += seconds
+        self.wall += timedelta(seconds=seconds + set_by)
+        return self.watch.find_jump(self.wall)
+
+
+DAY = 86_400.0
+
+
+@pytest.mark.parametrize("set_by", [400 * DAY, -400 * DAY, DAY, -3600.0, 150.0])
+def test_a_clock_that_was_set_is_noticed_once_and_settles(monkeypatch, set_by):
+    monkeypatch.delenv(clock.VARIABLE, raising=False)
+    machine = Machine()
+    assert [machine.look() for _ in range(3)] == [timedelta()] * 3 and machine.watch.is_settled
+    assert machine.look(set_by=set_by) == timedelta(seconds=set_by) and not machine.watch.is_settled
+    assert machine.look() == timedelta() and not machine.watch.is_settled
+    assert machine.look(clock.SETTLE_SECONDS) == timedelta() and machine.watch.is_settled
+
+
+def test_a_clock_that_is_slewed_or_looked_at_late_was_not_set(monkeypatch):
+    monkeypatch.delenv(clock.VARIABLE, raising=False)
+    machine = Machine()
+    assert [machine.look(seconds, set_by=1.0) for seconds in (15.0, 600.0, 3500.0)] == [timedelta()] * 3
+    assert machine.watch.is_settled
+    assert machine.look(400 * DAY) == timedelta(days=400), "nobody sleeps that long: both clocks were set"
+    assert not machine.watch.is_settled
+
+
+def test_a_simulation_may_set_its_clock(monkeypatch, tmp_path):
+    machine = Machine()
+    file = tmp_path / "clock.txt"
+    file.write_text("2026-03-01T09:30:00+01:00\n")
+    monkeypatch.setenv(clock.VARIABLE, str(file))
+    assert machine.look() == machine.look(set_by=400 * DAY) == timedelta() and machine.watch.is_settled

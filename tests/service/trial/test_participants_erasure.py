@@ -10,15 +10,9 @@ from surefoot.service.database.schema import decisions, erasures, outcomes, part
 from surefoot.service.operations.export import export_decisions
 from surefoot.service.operations.verification import make_seal, replay, verify
 from surefoot.service.trial import participants
-from surefoot.service.trial.api_models import DecisionRequest
-from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.participants import register_participant
-from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import schedule
-from surefoot.study import Study
-from tests.service.support.client import request
 from tests.service.support.seeded_trial import BEGIN, Clock
-from tests.service.support.trials import STUDY, answer, column, erase, fill, update
+from tests.service.support.trials import answer, column, erase, fill, update
 
 SENTINEL = 7.7310625
 
@@ -96,30 +90,6 @@ def test_a_policys_page_and_an_updates_result_forget_too(trial):
     erase(trial)
     (kept,) = column(trial, updates.c.result)
     assert str(SENTINEL) not in kept and "5.5" in kept
-
-
-KEPT = STUDY.replace("[trial]\n", "[trial]\nkeep_days = 30\n")
-
-
-def test_what_is_older_than_the_study_keeps_is_erased_by_the_schedule(url, monkeypatch, tmp_path):
-    clock = Clock(monkeypatch, tmp_path)
-    trial = open_trial(Study.parse(KEPT), url)
-    fill_one(trial)
-    clock.set(BEGIN + timedelta(days=20))
-    later = request("p0", 1, timestamp=clock.moment.isoformat())
-    decide(trial, DecisionRequest(**later))
-    schedule.tick(trial, clock.moment)
-    assert column(trial, erasures.c.id) == []
-    clock.set(BEGIN + timedelta(days=31))
-    for _ in range(2):
-        schedule.tick(trial, clock.moment)
-    with trial.database.autocommit() as connection:
-        (row,) = connection.execute(sa.select(erasures)).all()
-    assert (row.participant_id, row.decisions, row.received_before) == (None, 1, clock.moment - timedelta(days=30))
-    assert sorted(salt is None for salt in column(trial, decisions.c.salt)) == [False, True]
-    assert verify(trial.database).discrepancies == [] == replay(trial.database).differences
-    assert answer(trial, "p0", 0, timestamp=BEGIN.isoformat())["source"] == "warm-up", "a retry still gets its answer"
-    trial.close()
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

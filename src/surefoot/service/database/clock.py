@@ -1,8 +1,10 @@
-"""The server's clock, the one hook by which a simulation may set it, moments in the database, and repeated jobs."""
+"""The server's clock, a watch on whether it was set, the one hook by which a simulation may set it, moments in the database,
+and repeated jobs."""
 
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,6 +18,12 @@ from surefoot.errors import InputError
 VARIABLE = "SUREFOOT_SIMULATED_CLOCK"
 """Names a file that holds the time, for simulated trials only; the dashboard says so on every page."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+JUMP = timedelta(minutes=2)
+"""A clock that differs by more from the time that has passed was set."""
+SLEPT = timedelta(hours=1)
+"""A process that looks every few seconds and sees this much time pass was asleep, or both its clocks were set."""
+SETTLE_SECONDS = 300.0
+"""How long a clock must run steadily after a jump before the schedule follows it again."""
 log = logging.getLogger("surefoot.service")
 
 
@@ -37,6 +45,41 @@ def read_simulated_time() -> datetime | None:
     if moment.tzinfo is None:
         raise InputError(f"{path}: the time needs a zone, like 2026-03-01T09:30:00+00:00")
     return moment.astimezone(UTC)
+
+
+class ClockWatch:
+    """Compares the clock with one that counts from the machine's start, which nobody can set. Each process has its own."""
+
+    def __init__(self, read_steady_seconds: Callable[[], float] | None = None) -> None:
+        self._read = read_steady_seconds or _read_steady_seconds
+        self._before: tuple[datetime, float] | None = None
+        self._jumped_at: float | None = None
+
+    def find_jump(self, at: datetime) -> timedelta:
+        """How far the clock was set since the last look; zero for a clock that ran on, and for a simulated one."""
+        if read_simulated_time() is not None:
+            return timedelta()
+        steady = self._read()
+        moment, seconds = self._before or (at, steady)
+        self._before = (at, steady)
+        passed = timedelta(seconds=steady - seconds)
+        jump = at - moment - passed
+        if abs(jump) <= JUMP:
+            jump = passed if passed > SLEPT else timedelta()
+        if jump:
+            self._jumped_at = steady
+        return jump
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the clock has run steadily for a while."""
+        return self._jumped_at is None or self._read() - self._jumped_at >= SETTLE_SECONDS
+
+
+def _read_steady_seconds() -> float:
+    """Since the machine's start, also while it slept where the system counts that."""
+    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot_clock is None else time.clock_gettime(boot_clock)
 
 
 def to_microseconds(moment: datetime) -> int:

@@ -47,6 +47,8 @@ KINDS = {
     "probability": AlertKind("red", "A client believes other probabilities than were drawn with."),
     "key-expiry": AlertKind("green", "Keys will soon expire; make new ones."),
     "context": AlertKind("yellow", "An app sends context variables that the study does not know."),
+    "clock": AlertKind("yellow", "The server's clock was set, or the service was off for hours; check the clock."),
+    "retention": AlertKind("yellow", "Much content would be erased by keep_days; it waits for a second look a day later."),
 }
 
 

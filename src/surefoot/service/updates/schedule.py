@@ -1,4 +1,8 @@
-"""The schedule: every worker checks the clock, the database decides which one of them acts; and the calendar of updates."""
+"""The schedule: every worker checks the clock, the database decides which one of them acts; and the calendar of updates.
+
+A clock may be wrong. The schedule remembers when it last looked: a jump, or a break of hours, is told to the team, jobs that
+were claimed at a time still to come are free again, and nights without a worker are named.
+"""
 
 import calendar
 from collections import Counter, defaultdict
@@ -8,11 +12,12 @@ from itertools import chain
 
 import sqlalchemy as sa
 
+from surefoot.service.database.clock import JUMP, ClockWatch
 from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import activations, policies, scheduled, studies
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.trial.alerts import raise_alert, raise_periodic_alerts
-from surefoot.service.trial.participants import erase_expired
+from surefoot.service.trial.retention import erase_by_schedule
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import updates
 
@@ -24,6 +29,15 @@ NIGHT = "schedule, night of "
 """How the name of who started a nightly update begins; the night follows."""
 GRACE = timedelta(minutes=5)
 """How long a night's update may need to begin."""
+BREAK = timedelta(hours=6)
+"""A schedule that did not look for longer was off, or its clock was set."""
+AHEAD = timedelta(hours=1)
+"""Jobs claimed by a clock further ahead are free again."""
+LOOKED = "schedule: looked"
+STEADY = "schedule: steady since"
+LOOK_EVERY = timedelta(minutes=1)
+"""How often the last look is written."""
+NIGHTS_NAMED = 10
 WORDS = {
     "queued": ("look", "waiting for its process"),
     "fitting": ("look", "fitting"),
@@ -49,16 +63,24 @@ EVENTS = (
 )
 
 
-def tick(trial: Trial, at: datetime) -> int | None:
-    """Do what is due and not yet claimed; the id of the update that was started, if one was."""
+def tick(trial: Trial, at: datetime, watch: ClockWatch | None = None) -> int | None:
+    """Do what is due and not yet claimed; the id of the update that was started, if one was.
+
+    Without a watch only the looks that the database remembers say whether the clock can be believed.
+    """
+    looked_at, steady_since = _check_clock(trial, at, watch)
+    if watch is not None and not watch.is_settled:
+        return None
     if claim_job(trial, f"look:{at.astimezone(UTC):%Y-%m-%dT%H}", at):
         raise_periodic_alerts(trial, at)
     if trial.settings.keep_days is not None and claim_job(trial, f"keep:{at.astimezone(UTC):%Y-%m-%d}", at):
-        erase_expired(trial, at)
+        erase_by_schedule(trial, at, steady_since)
     updates.release_dead_update(trial)
     due = _find_last_update_moment(trial, at)
     if due is None:
         return None
+    if looked_at is not None:
+        _report_missed_nights(trial, looked_at, due)
     # The jobs and names of a night's attempts.
     night = due.date().isoformat()
     jobs = [f"update:{night}", *(f"update:{night}:{attempt}" for attempt in range(2, ATTEMPTS + 1))]
@@ -71,6 +93,55 @@ def tick(trial: Trial, at: datetime) -> int | None:
     except updates.UpdateRunningError:
         # That one takes the night's data; this attempt counts as failed, and the next one comes after it.
         return None
+
+
+def _check_clock(trial: Trial, at: datetime, watch: ClockWatch | None) -> tuple[datetime | None, datetime]:
+    """When the schedule last looked (None: never), and since when its clock has run without a jump or a long break."""
+    jump = timedelta() if watch is None else watch.find_jump(at)
+    remembered = sa.select(scheduled.c.job, scheduled.c.taken_at).where(scheduled.c.job.in_((LOOKED, STEADY)))
+    with trial.database.autocommit() as connection:
+        moments = {row.job: row.taken_at for row in connection.execute(remembered)}
+    looked_at = moments.get(LOOKED)
+    steady_since = moments.get(STEADY, at)
+    message = None if looked_at is None else _describe_jump(jump, looked_at, at)
+    if looked_at is not None and message is None and timedelta() <= at - looked_at < LOOK_EVERY:
+        return looked_at, steady_since
+    with trial.database.transaction() as connection:
+        if message is not None:
+            steady_since = at
+            raise_alert(connection, kind="clock", occasion=f"clock:{at:%Y-%m-%dT%H:%M}", message=message)
+            connection.execute(sa.delete(scheduled).where(scheduled.c.taken_at > at + AHEAD))
+        for job, moment in ((LOOKED, at), (STEADY, steady_since)):
+            changed = connection.execute(sa.update(scheduled).where(scheduled.c.job == job).values(taken_at=moment))
+            if not changed.rowcount:
+                connection.execute(insert_new(connection, scheduled), {"job": job, "taken_at": moment})
+    return looked_at, steady_since
+
+
+def _describe_jump(jump: timedelta, looked_at: datetime, at: datetime) -> str | None:
+    """What is wrong with the time that has passed since the last look; None when nothing is."""
+    jump = jump or at - looked_at
+    moments = f"{jump / timedelta(hours=1):+,.1f} hours, to {at:%Y-%m-%d %H:%M} UTC"
+    if jump != at - looked_at or at < looked_at - JUMP:
+        return f"the server's clock jumped by {moments}; set it right (timedatectl)"
+    if at - looked_at > BREAK:
+        return f"no worker looked at the clock for {moments}: the service was off, or the clock was set"
+    return None
+
+
+def _report_missed_nights(trial: Trial, looked_at: datetime, due: datetime) -> None:
+    """Name the nights that passed without a worker; the last one, which is `due`, is made up for."""
+    first = looked_at.astimezone(trial.settings.zone).date()
+    days = ((first + timedelta(days=number)) for number in range((due.date() - first).days))
+    nights = [day.isoformat() for day in days if datetime.combine(day, due.timetz()) > looked_at]
+    if nights:
+        named = ", ".join(nights[:NIGHTS_NAMED]) + (
+            f" and {len(nights) - NIGHTS_NAMED} more" if nights[NIGHTS_NAMED:] else ""
+        )
+        message = f"by the server's clock no worker ran in {len(nights)} nights ({named}): they had no update"
+        message += f"; the night of {due.date().isoformat()} is made up for now"
+        with trial.database.transaction() as connection:
+            raise_alert(connection, kind="update", occasion=f"missed:{due.date().isoformat()}", message=message)
 
 
 def _count_failed_attempts(trial: Trial, night: str, jobs: list[str], names: list[str], at: datetime) -> int | None:
