@@ -21,6 +21,7 @@ from tests.service.support.trials import STUDY, answer, column, fill, moment, up
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 READERS, TEAM, BOARD = {"analyst"}, {"analyst", "coordinator"}, {"analyst", "monitor"}
+CARERS = {"coordinator"}
 NOBODY, EVERYBODY = set(), {"analyst", "coordinator", "monitor"}
 PAGES = {
     "GET /": READERS,
@@ -42,8 +43,9 @@ PAGES = {
     "GET /safety": BOARD,
     "GET /staff": NOBODY,
     "GET /staff/staff-actions.csv": NOBODY,
-    "POST /participants/{participant_id}/withdraw": NOBODY,
-    "POST /participants/{participant_id}/{change}": NOBODY,
+    "POST /participants": CARERS,
+    "POST /participants/{participant_id}/withdraw": CARERS,
+    "POST /participants/{participant_id}/{change}": CARERS,
     "POST /study/{change}": NOBODY,
     "POST /updates": NOBODY,
     "POST /policies/{policy_id}/activate": NOBODY,
@@ -118,6 +120,27 @@ def test_a_coordinator_stays_blind(browser):
     assert len(rows) == 25
     sign_in(browser, "analyst")
     assert ">0.500<" in browser.get("/participants/p0").text and "/download/" in browser.get("/participants").text
+
+
+def test_a_coordinator_registers_pauses_and_withdraws_on_the_trail(browser):
+    label = "Anna of ward 3"
+    browser.keys["coordinator"] = access.create_key(browser.trial.database, "coordinator", label)
+    before = len(column(browser.trial, staff_actions.c.id))
+    sign_in(browser, "coordinator")
+    form = {"token": token(browser.get("/participants")), "participant_id": "n-01", "reason": "ill", "repeated": "n-01"}
+    assert browser.post("/participants", data={**form, "participant_id": "a/b"}).status_code == 422
+    assert browser.post("/participants", data=form).headers["location"] == "/participants/n-01"
+    for change in ("pause", "resume", "withdraw"):
+        assert browser.post(f"/participants/n-01/{change}", data=form).headers["location"] == "/participants/n-01"
+    assert "Withdrawn" in browser.get("/participants/n-01").text
+    assert browser.post("/study/pause", data=form).status_code == 403, "the whole study is the admin's"
+    trail = [(row["action"], row["subject"]) for row in access.list_actions(browser.trial.database, 0, 50)[0]][::-1]
+    done = [entry for entry in trail[before:] if entry[0] not in ("signed in", "viewed")]
+    assert done == [(action, "n-01") for action in ("registered", "paused", "resumed", "withdrawn")]
+    assert verify(browser.trial.database).discrepancies == []
+    sign_in(browser, "admin")
+    page = browser.get("/staff").text
+    assert f"{label} (coordinator)" in page and f"key {browser.keys['coordinator'].split('_')[1]}" not in page
 
 
 def test_a_monitor_sees_counts_only(browser):

@@ -6,6 +6,8 @@ import hmac
 import re
 import secrets
 import time
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
@@ -28,7 +30,7 @@ SESSION_SECONDS = 8 * 3600
 """A working day; then the key is asked for again."""
 ANONYMOUS = "-"
 """The prefix of a session before anybody signed in; no key has it."""
-ACTIONS_SHOWN = 100
+PREFIXES = re.compile(r"(?:\bkey )?\b([0-9a-f]{12})\b")
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,30 @@ def list_keys(database: Database) -> list[dict[str, Any]]:
     columns = [column for column in keys.c if column is not keys.c.digest]
     with database.autocommit() as connection:
         return [dict(row) for row in connection.execute(sa.select(*columns).order_by(keys.c.created_at)).mappings()]
+
+
+def name_keys(database: Database) -> dict[str, str]:
+    """What pages call the holder of each key, by its prefix: the label, or the role where it has none."""
+    rows = list_keys(database)
+    labels = Counter(row["label"] for row in rows)
+    names = {}
+    for row in rows:
+        name = f"{row['label']} ({row['role']})"
+        if not row["label"]:
+            name = f"{row['role']} key {row['prefix']}"
+        elif labels[row["label"]] > 1:
+            name = f"{row['label']} ({row['role']}, key {row['prefix']})"
+        names[row["prefix"]] = name
+    return names
+
+
+def replace_prefixes(names: Mapping[str, str], text: str) -> str:
+    """A text in which every prefix of a key is replaced by the name of its holder.
+
+    >>> replace_prefixes({"0123456789ab": "Anna (coordinator)"}, "started by key 0123456789ab")
+    'started by Anna (coordinator)'
+    """
+    return PREFIXES.sub(lambda match: names.get(match[1], match[0]), text)
 
 
 def revoke_key(database: Database, prefix: str, *, by: str = "command line") -> None:
@@ -173,13 +199,12 @@ def record_action(connection: sa.Connection, by: str, action: str, subject: str 
     insert_recorded(connection, "staff action", row)
 
 
-def list_actions(database: Database, before: int | None = None) -> list[dict[str, Any]]:
-    """The newest staff actions first, or those below a number."""
-    chosen = sa.select(staff_actions).order_by(staff_actions.c.id.desc()).limit(ACTIONS_SHOWN)
-    if before is not None:
-        chosen = chosen.where(staff_actions.c.id < before)
-    with database.autocommit() as connection:
-        return [dict(row) for row in connection.execute(chosen).mappings()]
+def list_actions(database: Database, skipped: int, number: int) -> tuple[list[dict[str, Any]], int]:
+    """This many staff actions after the newest that are skipped, and how many there are in all."""
+    chosen = sa.select(staff_actions).order_by(staff_actions.c.id.desc()).offset(skipped).limit(number)
+    with database.snapshot() as connection:
+        total = connection.scalar(sa.select(sa.func.count()).select_from(staff_actions))
+        return [dict(row) for row in connection.execute(chosen).mappings()], int(total or 0)
 
 
 def name_operator() -> str:

@@ -1,14 +1,19 @@
 import html
+import math
+import re
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+import sqlalchemy as sa
 
 from manual import dashboard_charts
 from surefoot.policies.rules import RULES, DecisionRule
 from surefoot.service import access
+from surefoot.service.app import create_app
 from surefoot.service.dashboard import participant_pages, policy_pages, trial_pages
 from surefoot.service.database import clock
+from surefoot.service.database.schema import messages
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.participants import register_participant, withdraw
@@ -16,7 +21,7 @@ from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import updates
 from surefoot.study import Study
 from tests.service.dashboard.pages import PAGES, live, sign_in, token
-from tests.service.support.client import request
+from tests.service.support.client import Client, request
 from tests.service.support.seeded_trial import BEGIN, NASTY, Clock
 from tests.service.support.trials import STUDY, fill
 
@@ -69,8 +74,10 @@ def test_what_is_shown_is_what_is_stored(seeded_browser):
     removed = status["result"]["removed"]
     text = browser.get("/updates").text
     assert f"{removed} of {removed} removed rows" in text
+    numbers = range(1, math.ceil(removed / trial_pages.REMOVED_SHOWN) + 1)
+    whole = "".join(browser.get(f"/updates?removed={number}").text for number in numbers)
     assert (
-        text.count(" above what was expected, more than the ") + text.count(" below what was expected, more than the ")
+        whole.count(" above what was expected, more than the ") + whole.count(" below what was expected, more than the ")
         == removed
     )
     assert NASTY not in browser.get("/alerts").text and NASTY not in browser.get("/").text
@@ -93,10 +100,69 @@ def test_who_was_never_heard_of_is_silent_since_registration(seeded_browser):
     sign_in(seeded_browser, "admin")
     page = seeded_browser.get("/").text
     assert '10 days<span class="spare">, since registration' in page
-    assert "12 Mar 2026, 10:00 UTC" in page and "at 23:00, UTC." in seeded_browser.get("/updates").text
+    assert "12 Mar 2026, 10:00<" in page and "times: UTC" in page
+    assert "The nightly update is at 23:00." in seeded_browser.get("/updates").text
     for one in participant_pages.list_participants(seeded_browser.trial, clock.now()):
         withdraw(seeded_browser.trial, one["id"], reason="moved away", by="admin")
     assert "Everybody has withdrawn." in seeded_browser.get("/").text
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_page_has_one_time_zone_and_names_it(url, monkeypatch, tmp_path):
+    """22:30 UTC is half past midnight of the next day in Zurich, on every page and in every list."""
+    Clock(monkeypatch, tmp_path).set(datetime.fromisoformat("2026-07-01T22:30:00Z"))
+    trial = open_trial(Study.parse(STUDY.replace("[trial]", '[trial]\ntime_zone = "Europe/Zurich"', 1)), url)
+    fill(trial, people=1, points=1)
+    keys = {role: access.create_key(trial.database, role) for role in access.ROLES}
+    with Client(create_app(trial), keys) as browser:
+        browser.follow_redirects = False
+        sign_in(browser, "admin")
+        for path in (*PAGES, "/participants/p0", "/staff"):
+            page = re.sub(r"<style>.*?</style>|<time[^>]*>", "", browser.get(path).text, flags=re.DOTALL)
+            assert "times: Europe/Zurich" in page and "UTC" not in page, path
+        assert "2026-07-02 00:30" in browser.get("/staff").text and "22:30" not in page
+    trial.close()
+
+
+@pytest.mark.parametrize("path", ["/policies", "/policies/drift", "/updates", "/alerts", "/not-worn", "/participants"])
+def test_words_of_statisticians_and_programmers_are_folded(seeded_browser, path):
+    with seeded_browser.trial.database.transaction() as connection:
+        row = {"channel": "email", "occasion": "x", "kind": "test", "content": "{}", "attempts": 3}
+        times = dict.fromkeys(("created_at", "due_at"), clock.now())
+        connection.execute(sa.insert(messages), {**row, **times, "error": "the webhook: URLError"})
+    sign_in(seeded_browser, "admin")
+    page = seeded_browser.get(path).text.partition("</style>")[2]
+    shown = re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)
+    for word in ("logit", "jackknife", "robust critic", "URLError", "device =", "[trial", "POST /api"):
+        assert word not in shown, word
+    assert len(shown) < len(page), "there is something behind a link"
+
+
+def test_the_overview_is_red_while_anything_needs_somebody(seeded_browser):
+    trial = seeded_browser.trial
+    sign_in(seeded_browser, "analyst")
+    page = seeded_browser.get("/").text
+    assert "1 red alert is open" in page and "2 participants have been silent for more than 2 days: p4, p1" in page
+    sign_in(seeded_browser, "admin")
+    form = {"token": token(seeded_browser.get("/")), "reason": "lives abroad"}
+    for number in (1, 2):
+        seeded_browser.post(f"/alerts/{number}/close", data=form)
+    seeded_browser.post("/participants/p4/pause", data=form)
+    withdraw(trial, "p1", reason="moved away", by="admin")
+    assert "all is well" in seeded_browser.get("/").text
+    row = {"channel": "email", "kind": "test", "content": "{}", "attempts": 1, "due_at": clock.now()}
+
+    def add(occasion, **more):
+        with trial.database.transaction() as connection:
+            connection.execute(sa.insert(messages), {**row, "occasion": occasion, "created_at": clock.now(), **more})
+        page = seeded_browser.get("/").text
+        assert ("all is well" in page) != ("Needs attention" in page)
+        return "did not reach the team" in page
+
+    earlier = clock.now() - timedelta(days=1)
+    assert add("1", error="URLError", created_at=earlier), "a message fails"
+    assert not add("2", sent_at=clock.now(), error=None), "messages arrive again"
+    assert add("3", error="URLError", created_at=earlier, attempts=12), "one was given up and is lost"
 
 
 def test_the_overview_counts_context_warnings_and_names_them(seeded_browser):

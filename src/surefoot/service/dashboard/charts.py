@@ -179,4 +179,4 @@ def draw_coefficients(rows: Sequence[Mapping[str, Any]]) -> Markup:
     for share, anchor, value in ((0, "start", -reach), (50, "middle", 0.0), (100, "end", reach)):
         shapes.append(TEXT.format("", f"{share}%", height + 16, anchor, format_change(value)))
     listing = "; ".join(f"{row['action']}: {row['feature']} {describe_coefficient(row)}" for row in rows)
-    return make_svg(shapes, height, f"Coefficients in logits with 95 % intervals: {listing}.")
+    return make_svg(shapes, height, f"Coefficients with 95 % intervals: {listing}.")

@@ -5,11 +5,12 @@ import csv
 import hashlib
 import hmac
 import io
+import math
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
@@ -38,6 +39,8 @@ READERS = ("analyst", "admin")
 TEAM = (*READERS, "coordinator")
 """Coordinators look after participants and stay blind: they see no action, no probability and no outcome."""
 BOARD = (*READERS, "monitor")
+CARERS = ("coordinator", "admin")
+"""Who registers, pauses and withdraws participants."""
 PAGES = (
     ("/", "Overview", READERS),
     ("/participants", "Participants", TEAM),
@@ -52,6 +55,8 @@ PAGES = (
 )
 """Path, words and who may see it; the first that a role may see is where it arrives."""
 STAFF = {role for _, _, roles in PAGES for role in roles}
+ROWS = 20
+"""Of a table on one page: a phone shows it in less than ten screens."""
 LOOPBACK = ("127.0.0.1", "::1")
 TOO_OFTEN = "too many requests; wait a moment and try again"
 HEADERS = {
@@ -68,7 +73,7 @@ class RedirectError(Exception):
 
 def render_page(template: str, status: int = 200, **content: Any) -> HTMLResponse:
     """One of the dashboard's templates, filled; nobody needs to be signed in."""
-    frame = {"study": "", "who": None, "token": "", "clock": None, "status": status}
+    frame = {"study": "", "root": "", "who": None, "token": "", "clock": None, "status": status}
     return HTMLResponse(render(f"{template}.html", package="surefoot.service.dashboard", **{**frame, **content}), status)
 
 
@@ -82,10 +87,16 @@ class Viewer:
     token: str
     query: str
     """What the address says after its question mark."""
+    root: str = ""
+    """The beginning of every address, where the server has several studies."""
 
     @property
     def acts(self) -> bool:
         return self.caller.may("admin")
+
+    @property
+    def looks_after(self) -> bool:
+        return self.caller.role in CARERS
 
     @property
     def is_blind(self) -> bool:
@@ -93,7 +104,7 @@ class Viewer:
 
     @property
     def pages(self) -> list[tuple[str, str]]:
-        return [(path, words) for path, words, roles in PAGES if self.caller.role in roles]
+        return [(self.root + path, words) for path, words, roles in PAGES if self.caller.role in roles]
 
     def link(self, **changes: str) -> str:
         """The address of the same page with something changed: a switch, an order, a download."""
@@ -102,9 +113,36 @@ class Viewer:
     def page(self, template: str, **content: Any) -> HTMLResponse:
         settings = self.trial.settings
         frame: dict[str, Any] = {"study": settings.title, "clock": clock.read_simulated_time(), "who": self}
-        frame |= {"token": self.token, "link": self.link, "at": clock.now().astimezone(settings.zone)}
+        frame |= {"token": self.token, "link": self.link, "at": clock.now(), "root": self.root}
         frame |= {"zone": settings.time_zone, "outcome_hours": settings.outcome_hours}
+        frame["local"] = lambda moment: moment.astimezone(settings.zone)
+        frame["person"] = partial(access.replace_prefixes, access.name_keys(self.trial.database))
         return render_page(template, **frame, **content)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One page of a long list."""
+
+    rows: Sequence[Any]
+    number: int
+    total: int
+    """Rows of all pages."""
+    length: int = ROWS
+
+    @property
+    def last(self) -> int:
+        return max(1, math.ceil(self.total / self.length))
+
+
+def cut_page(rows: Sequence[Any], number: int, length: int = ROWS) -> Listing:
+    """A page of rows; after the last one, the last one.
+
+    >>> cut_page("abcde", 9, length=2).rows
+    'e'
+    """
+    number = min(number, max(1, math.ceil(len(rows) / length)))
+    return Listing(rows[(number - 1) * length : number * length], number, len(rows), length)
 
 
 class Page(APIRoute):
@@ -114,22 +152,24 @@ class Page(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_page(request: Request) -> Response:
-            study = request.app.state.trial.settings.title
+            about = {"study": request.app.state.trial.settings.title, "root": request.scope.get("root_path", "")}
             response: Response
             try:
                 response = await handle(request)
             except RedirectError as elsewhere:
                 response = go_to(str(elsewhere))
             except ApiError as error:
-                response = render_page("error", error.status_code, study=study, message=str(error.detail))
+                response = render_page("error", error.status_code, **about, message=str(error.detail))
                 response.headers.update(error.headers or {})
             except DATABASE_FAULTS as fault:
                 request.state.cause = describe_fault(fault)
                 words = "the database cannot be reached; try again in a moment"
-                response = render_page("error", 503, study=study, message=words)
+                response = render_page("error", 503, **about, message=words)
                 response.headers["Retry-After"] = "5"
             except RequestValidationError:
-                response = render_page("error", 404, study=study, message="there is no such page")
+                response = render_page("error", 404, **about, message="there is no such page")
+            if isinstance(response, RedirectResponse) and response.headers["location"].startswith("/"):
+                response.headers["location"] = about["root"] + response.headers["location"]
             response.headers.update({"Content-Security-Policy": write_security_policy(), **HEADERS})
             return response
 
@@ -200,7 +240,8 @@ def find_viewer(request: Request) -> Viewer:
     if caller is None or caller.role not in STAFF or caller.is_expired:
         raise RedirectError("/sign-in")
     limit_rate(request.app.state.rate_limiter, caller.prefix, TOO_OFTEN)
-    return Viewer(trial, caller, session, sessions.form_token(session), request.url.query)
+    root = request.scope.get("root_path", "")
+    return Viewer(trial, caller, session, sessions.form_token(session), request.url.query, root)
 
 
 SignedIn = Annotated[Viewer, Depends(find_viewer)]
@@ -213,8 +254,8 @@ def require_role(*roles: str) -> Any:
         role = viewer.caller.role
         if role in roles:
             return viewer
-        if request.url.path == "/":
-            raise RedirectError(viewer.pages[0][0])
+        if request.url.path == f"{viewer.root}/":
+            raise RedirectError(viewer.pages[0][0].removeprefix(viewer.root))
         raise ApiError(403, "forbidden", f"this page is not for the role {role}; ask an admin what you need")
 
     return Depends(check_role)
@@ -237,12 +278,20 @@ async def find_acting_admin(viewer: Sender) -> Viewer:
     return viewer
 
 
+async def find_carer(viewer: Sender) -> Viewer:
+    """A coordinator or admin who sent one of our forms."""
+    if not viewer.looks_after:
+        raise ApiError(403, "forbidden", "this needs a key with the role coordinator or admin")
+    return viewer
+
+
 Reader = Annotated[Viewer, require_role(*READERS)]
 TeamMember = Annotated[Viewer, require_role(*TEAM)]
 BoardMember = Annotated[Viewer, require_role(*BOARD)]
 Admin = Annotated[Viewer, require_role("admin")]
 Actor = Annotated[Viewer, Depends(find_acting_admin)]
-Before = Annotated[int | None, Query(ge=0, lt=2**31)]
+Carer = Annotated[Viewer, Depends(find_carer)]
+PageNumber = Annotated[int, Query(ge=1, lt=2**31)]
 ShortText = Annotated[str, Query(max_length=64)]
 By = Literal["arrived", "decided"]
 """Whether a day counts what arrived in it, or the decision points of that day, whenever they arrived."""
@@ -288,7 +337,13 @@ def set_session(request: Request, response: Response, name: str, session: str) -
     # Anyone can send this header, but it only ever makes their own cookie stricter.
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
     age = access.SESSION_SECONDS
-    response.set_cookie(name, session, max_age=age, httponly=True, samesite="strict", secure=secure, path="/")
+    path = find_cookie_path(request)
+    response.set_cookie(name, session, max_age=age, httponly=True, samesite="strict", secure=secure, path=path)
+
+
+def find_cookie_path(request: Request) -> str:
+    """Of several studies on one server, each has its own sessions."""
+    return request.scope.get("root_path", "") or "/"
 
 
 def find_address(request: Request) -> str:
@@ -314,8 +369,8 @@ def show_sign_in(request: Request) -> Response:
 
 def _ask_for_key(request: Request, session: str, message: str, status: int = 200) -> Response:
     trial: Trial = request.app.state.trial
-    token = Sessions(trial.secret).form_token(session)
-    response = render_page("sign_in", status, study=trial.settings.title, token=token, message=message)
+    content = {"study": trial.settings.title, "root": request.scope.get("root_path", ""), "message": message}
+    response = render_page("sign_in", status, token=Sessions(trial.secret).form_token(session), **content)
     set_session(request, response, SIGN_IN_COOKIE, session)
     return response
 
@@ -338,18 +393,18 @@ def sign_in(request: Request, fields: Fields) -> Response:
     with trial.database.transaction() as connection:
         access.record_action(connection, caller.name, "signed in")
     response = go_to("/")
-    response.delete_cookie(SIGN_IN_COOKIE, path="/")
+    response.delete_cookie(SIGN_IN_COOKIE, path=find_cookie_path(request))
     set_session(request, response, COOKIE, sessions.new(caller.prefix))
     return response
 
 
 @router.post("/sign-out")
-def sign_out(viewer: Sender) -> Response:
+def sign_out(request: Request, viewer: Sender) -> Response:
     """End the session, in this browser and on the server: its cookie is worth nothing from now on, wherever it is."""
     row = {"digest": access.digest_key(viewer.session), "ended_at": clock.now()}
     with viewer.trial.database.transaction() as connection:
         connection.execute(insert_new(connection, ended_sessions), row)
         access.record_action(connection, viewer.caller.name, "signed out")
     response = go_to("/sign-in")
-    response.delete_cookie(COOKIE, path="/")
+    response.delete_cookie(COOKIE, path=find_cookie_path(request))
     return response

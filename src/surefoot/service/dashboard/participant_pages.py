@@ -15,6 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 from fastapi import Response
 from markupsafe import Markup
+from pydantic import ValidationError
 
 from surefoot.screening.not_worn import NotWorn
 from surefoot.service.api.routes import Change, export_file, export_study
@@ -23,14 +24,24 @@ from surefoot.service.dashboard.charts import LINE, POINT, TEXT, draw_lines, mak
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions, outcomes, participant_events, participants
 from surefoot.service.trial import states
-from surefoot.service.trial.api_models import ApiError
-from surefoot.service.trial.participants import PAUSED, RESUMED, WITHDRAWN, find_status, find_statuses, set_pause, withdraw
+from surefoot.service.trial.api_models import ApiError, Registration
+from surefoot.service.trial.participants import (
+    PAUSED,
+    RESUMED,
+    WITHDRAWN,
+    find_status,
+    find_statuses,
+    register_participant,
+    set_pause,
+    withdraw,
+)
 from surefoot.service.trial.states import CURRENT
 from surefoot.service.trial.trial import Trial
 from surefoot.trial_rules.choices import DOSE
 
-POINTS_SHOWN = 100
+POINTS_SHOWN = 40
 """Decision points on one page."""
+PEOPLE_SHOWN = 40
 CALL_AFTER = timedelta(days=2)
 LOOK_BACK = timedelta(days=30)
 """Older decision points say nothing about today, and a page should not read a whole trial."""
@@ -165,10 +176,8 @@ def list_unworn(trial: Trial, at: datetime) -> list[dict[str, Any]]:
     return sorted(people, key=lambda person: (person["since"], person["id"]))
 
 
-def describe_participant(
-    trial: Trial, participant_id: str, at: datetime, before: int | None = None, *, blind: bool = False
-) -> dict[str, Any]:
-    """One participant with the newest decision points first; `before` shows those below that index.
+def describe_participant(trial: Trial, participant_id: str, at: datetime, *, blind: bool = False) -> dict[str, Any]:
+    """One participant with all decision points, the newest first.
 
     Blindly: without action, probability, source and outcome, and without dose limits, which tell of earlier prompts.
     """
@@ -196,16 +205,13 @@ def describe_participant(
             if row["was_available"]:
                 point["state"] = "sent" if row["action"] else "not sent"
         points.append(point)
-    later = [point for point in points if before is None or point["decision_idx"] < before]
-    shown = later[:POINTS_SHOWN]
     return {
         "id": participant_id,
         "registered_at": registered,
-        "points": shown,
+        "points": points,
         "total": len(points),
         "states": Counter(point["state"] for point in points),
         "outcome_states": Counter(point["outcome_state"] for point in points),
-        "earlier": shown[-1]["decision_idx"] if len(later) > len(shown) else None,
     }
 
 
@@ -337,36 +343,55 @@ def _count_points(trial: Trial, at: datetime, edges: list[datetime], moment: str
 
 
 @pages.router.get("/participants")
-def participants_page(viewer: pages.TeamMember, search: pages.ShortText = "", download: pages.Download = "") -> Response:
+def participants_page(
+    viewer: pages.TeamMember,
+    search: pages.ShortText = "",
+    page: pages.PageNumber = 1,
+    download: pages.Download = "",
+) -> Response:
     """Everybody, or whose pseudonym holds the text searched for; the longest silent first."""
     at = clock.now()
     everybody = list_participants(viewer.trial, at)
     people = [person for person in everybody if search.strip().lower() in person["id"].lower()]
     if download:
         return pages.send_csv(viewer, "participants", PARTICIPANT_COLUMNS, people)
-    return viewer.page("participants", people=people, search=search, everybody=len(everybody))
+    listing = pages.cut_page(people, page, PEOPLE_SHOWN)
+    return viewer.page("participants", listing=listing, shown=listing.rows, search=search, everybody=len(everybody))
+
+
+@pages.router.post("/participants")
+def register(viewer: pages.Carer, fields: pages.Fields) -> Response:
+    """Register a participant by a pseudonym; on the staff trail."""
+    try:
+        participant_id = Registration(participant_id=fields.get("participant_id", "").strip()).participant_id
+    except ValidationError as error:
+        message = "a pseudonym has 1 to 64 letters, digits, dots, hyphens and underscores; nobody was registered"
+        raise ApiError(422, "invalid", message, "participant_id") from error
+    register_participant(viewer.trial.database, participant_id, by=viewer.caller.name)
+    return pages.go_to(f"/participants/{participant_id}")
 
 
 @pages.router.get("/participants/{participant_id}")
 def participant_page(
     participant_id: str,
     viewer: pages.TeamMember,
-    before: pages.Before = None,
+    page: pages.PageNumber = 1,
     by: pages.By = "decided",
     download: pages.Download = "",
 ) -> Response:
     """One participant: timeline and decision points."""
     trial = viewer.trial
-    participant = describe_participant(trial, participant_id, clock.now(), before, blind=viewer.is_blind)
-    points = participant["points"]
+    participant = describe_participant(trial, participant_id, clock.now(), blind=viewer.is_blind)
     if download:
         columns = BLIND_COLUMNS if viewer.is_blind else POINT_COLUMNS
-        return pages.send_csv(viewer, f"participant-{participant_id}", columns, points)
+        return pages.send_csv(viewer, f"participant-{participant_id}", columns, participant["points"])
+    listing = pages.cut_page(participant["points"], page, POINTS_SHOWN)
     status = find_status(trial, participant_id)
     return viewer.page(
         "participant",
         participant=participant,
-        timeline=draw_timeline(points, trial.settings.zone, pages.MOMENTS[by]),
+        listing=listing,
+        timeline=draw_timeline(listing.rows, trial.settings.zone, pages.MOMENTS[by]),
         by=by,
         paused=status == PAUSED,
         withdrawn=status == WITHDRAWN,
@@ -374,7 +399,7 @@ def participant_page(
 
 
 @pages.router.post("/participants/{participant_id}/withdraw")
-def withdraw_participant(participant_id: str, viewer: pages.Actor, fields: pages.Fields) -> Response:
+def withdraw_participant(participant_id: str, viewer: pages.Carer, fields: pages.Fields) -> Response:
     """A participant leaves, for good; the form asks for the id again, so that no slip of the hand does it."""
     if fields.get("repeated", "").strip() != participant_id:
         raise ApiError(422, "invalid", f"write the participant's id, {participant_id}, to confirm; nothing was changed")
@@ -383,7 +408,7 @@ def withdraw_participant(participant_id: str, viewer: pages.Actor, fields: pages
 
 
 @pages.router.post("/participants/{participant_id}/{change}")
-def pause_participant(participant_id: str, change: Change, viewer: pages.Actor, fields: pages.Fields) -> Response:
+def pause_participant(participant_id: str, change: Change, viewer: pages.Carer, fields: pages.Fields) -> Response:
     """Pause a participant, or go on."""
     reason = pages.read_reason(fields)
     set_pause(viewer.trial, participant_id, paused=change == "pause", reason=reason, by=viewer.caller.name)
@@ -418,6 +443,7 @@ def adherence_page(
     span: SpanName = "day",
     order: Order = "seen",
     participant: pages.ShortText = "",
+    page: pages.PageNumber = 1,
     download: pages.Download = "",
 ) -> Response:
     """How much of what the design has arrived, came back and was worn: of the study or one participant, and of everybody."""
@@ -439,6 +465,7 @@ def adherence_page(
     return viewer.page(
         "adherence",
         adherence=view,
+        listing=pages.cut_page(view["people"], page, PEOPLE_SHOWN),
         chart=draw_lines([row["label"] for row in spans], lines, words),
         by=by,
         span=span,
@@ -448,10 +475,11 @@ def adherence_page(
 
 
 @pages.router.get("/not-worn")
-def not_worn_page(viewer: pages.TeamMember, download: pages.Download = "") -> Response:
+def not_worn_page(viewer: pages.TeamMember, page: pages.PageNumber = 1, download: pages.Download = "") -> Response:
     """Who has not worn the device for two days."""
     at = clock.now()
     people = list_unworn(viewer.trial, at)
     if download:
         return pages.send_csv(viewer, "not-worn", UNWORN_COLUMNS, people)
-    return viewer.page("wearing", device=names_a_device(viewer.trial), people=people, days=LOOK_BACK.days)
+    listing = pages.cut_page(people, page, PEOPLE_SHOWN)
+    return viewer.page("wearing", device=names_a_device(viewer.trial), listing=listing, days=LOOK_BACK.days)

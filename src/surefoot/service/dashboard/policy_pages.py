@@ -15,7 +15,18 @@ from surefoot.data.column_kinds import Cell
 from surefoot.policies.policies import Policies
 from surefoot.service.api.routes import Id
 from surefoot.service.dashboard import charts
-from surefoot.service.dashboard.pages import Actor, Before, Download, Fields, Reader, ShortText, go_to, router, send_csv
+from surefoot.service.dashboard.pages import (
+    Actor,
+    Download,
+    Fields,
+    PageNumber,
+    Reader,
+    ShortText,
+    cut_page,
+    go_to,
+    router,
+    send_csv,
+)
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_models import ApiError
@@ -27,8 +38,9 @@ from surefoot.study import Study
 LOOK_BACK = timedelta(days=28)
 MOST_POINTS = 2000
 """Decision points of these days on which versions are compared, the newest."""
-VERSIONS = 24
+VERSIONS = 12
 """On one page."""
+HISTORY_SHOWN = 10
 MOST_SETTINGS = 4
 """Levels of one category among the typical states."""
 PREFIX = "state."
@@ -70,20 +82,20 @@ def list_estimates(trial: Trial, update_id: int | None, fitted: Policies | None)
     return means, "no intervals were computed with this policy"
 
 
-def find_drift(trial: Trial, at: datetime, before: int | None = None) -> dict[str, Any]:
-    """The newest versions, or those below a number, the oldest first, on the same states of the last weeks.
+def find_drift(trial: Trial, at: datetime, page: int = 1) -> dict[str, Any]:
+    """A page of versions, the oldest first, on the same states of the last weeks; the first page has the newest.
 
     `send` of a version is the mean probability of sending anything, and what 10 % and 90 % of the decision points stay
     below; `moved` its mean absolute change from the version before; `typical` the mean over participants in every typical
     state.
     """
-    entries = [policy for policy in list_policies(trial) if before is None or policy["id"] < before]
+    listing = cut_page(list_policies(trial), page, VERSIONS)
     people, states = _read_states(trial, at)
     everybody = np.unique(people)
     labels, typical = _find_typical_states(trial, states)
     versions: list[dict[str, Any]] = []
     last: NDArray[np.float64] | None = None
-    for entry in reversed(entries[:VERSIONS]):
+    for entry in reversed(listing.rows):
         version = trial.policies.read(entry["id"])
         fitted = None if version is None else version.policies
         drift: dict[str, Any] = {"problem": "cannot be read", "send": None, "moved": None, "typical": []}
@@ -105,7 +117,7 @@ def find_drift(trial: Trial, at: datetime, before: int | None = None) -> dict[st
         "points": len(states),
         "people": len(everybody),
         "typical": labels,
-        "earlier": versions[0]["id"] if len(entries) > len(versions) else None,
+        "listing": listing,
     }
 
 
@@ -203,15 +215,15 @@ def read_fields(study: Study, given: Mapping[str, str]) -> tuple[list[dict[str, 
 
 
 @router.get("/policies")
-def policies_page(viewer: Reader, download: Download = "") -> Response:
+def policies_page(viewer: Reader, page: PageNumber = 1, download: Download = "") -> Response:
     """The live policy's coefficients, and the history."""
-    return _show_policy(viewer, None, download)
+    return _show_policy(viewer, None, page, download)
 
 
 @router.get("/policies/drift")
-def drift_page(viewer: Reader, before: Before = None, download: Download = "") -> Response:
+def drift_page(viewer: Reader, page: PageNumber = 1, download: Download = "") -> Response:
     """How far the policy moved, and when."""
-    drift = find_drift(viewer.trial, clock.now(), before)
+    drift = find_drift(viewer.trial, clock.now(), page)
     versions = drift["versions"]
     if download:
         rows = []
@@ -241,12 +253,12 @@ def drift_page(viewer: Reader, before: Before = None, download: Download = "") -
 
 
 @router.get("/policies/{policy_id}")
-def policy_page(policy_id: Id, viewer: Reader, download: Download = "") -> Response:
+def policy_page(policy_id: Id, viewer: Reader, page: PageNumber = 1, download: Download = "") -> Response:
     """One policy, live or not."""
-    return _show_policy(viewer, policy_id, download)
+    return _show_policy(viewer, policy_id, page, download)
 
 
-def _show_policy(viewer: Reader, policy_id: int | None, download: Download) -> Response:
+def _show_policy(viewer: Reader, policy_id: int | None, page: int, download: Download) -> Response:
     """A policy, or the live one, with its coefficients and intervals and how its rule decides; and the history."""
     entries = list_policies(viewer.trial)
     live = next((entry for entry in entries if entry["live"]), None)
@@ -266,7 +278,7 @@ def _show_policy(viewer: Reader, policy_id: int | None, download: Download) -> R
         "policies",
         shown=shown,
         chart=charts.draw_coefficients(estimates) if estimates else None,
-        entries=entries,
+        listing=cut_page(entries, page, HISTORY_SHOWN),
         before=max(once_live, key=lambda entry: entry["events"][-1]["id"], default=None),
     )
 

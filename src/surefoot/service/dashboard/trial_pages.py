@@ -13,6 +13,7 @@ from surefoot.service.dashboard import pages, participant_pages
 from surefoot.service.dashboard.charts import draw_limits, draw_lines, draw_stacks, write_share
 from surefoot.service.database import clock
 from surefoot.service.database.schema import alerts, decisions, outcomes
+from surefoot.service.operations.troubles import find_troubles
 from surefoot.service.trial.alerts import SEVERITIES, close_alert, count_safety, count_warnings, find_severity
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_status
@@ -21,10 +22,14 @@ from surefoot.service.updates import schedule, updates
 
 SOURCES = ("policy", "warm-up", "fallback", "unavailable")
 DAYS = 14
+MESSAGES_SHOWN = 5
+ALERTS_SHOWN = 8
+UPDATES_LISTED = 1000
+UPDATES_SHOWN = 6
+REMOVED_SHOWN = 6
+"""Rows of a table on one page; on a phone each of them is a card."""
 DAY_COLUMNS = ("date", *SOURCES, "decisions", "available", "sent", "send rate", "low", "high")
 OUTCOME_STATES = ("known", "reported missing", "awaited", "never came", "erased")
-UPDATES_SHOWN = 60
-REMOVED_SHOWN = 100
 Month = Annotated[str, Query(pattern=r"^(20\d\d-(0[1-9]|1[0-2]))?$")]
 
 
@@ -117,8 +122,10 @@ def overview_page(viewer: pages.Reader, by: pages.By = "arrived", download: page
         limits=limits,
         by=by,
         outcomes=count_outcomes(trial, at),
-        people=people,
-        silent=[person for person in people if person["status"] != WITHDRAWN][:8],
+        troubles=find_troubles(trial, at, people),
+        everybody=len(people),
+        in_contact=sum(person["last_contact"] is not None for person in people),
+        shown=[person for person in people if person["status"] != WITHDRAWN][:8],
         alerts=list_alerts(trial, only_open=True),
         warnings=count_warnings(trial, at),
         live=trial.policies.live(),
@@ -129,7 +136,9 @@ def overview_page(viewer: pages.Reader, by: pages.By = "arrived", download: page
 
 
 @pages.router.get("/alerts")
-def alerts_page(viewer: pages.Reader, download: pages.Download = "") -> Response:
+def alerts_page(
+    viewer: pages.Reader, page: pages.PageNumber = 1, closed: pages.PageNumber = 1, download: pages.Download = ""
+) -> Response:
     """Open alerts, then those dealt with, then what was sent about them."""
     listed = list_alerts(viewer.trial)
     if download:
@@ -137,7 +146,12 @@ def alerts_page(viewer: pages.Reader, download: pages.Download = "") -> Response
     settings = viewer.trial.settings.alerts
     ways = {"email": ", ".join(settings.email), "webhook": settings.webhook}
     return viewer.page(
-        "alerts", alerts=listed, severities=SEVERITIES, ways=ways, messages=messages.list_messages(viewer.trial)
+        "alerts",
+        open=pages.cut_page([alert for alert in listed if alert["closed_at"] is None], page, ALERTS_SHOWN),
+        closed=pages.cut_page([alert for alert in listed if alert["closed_at"] is not None], closed, ALERTS_SHOWN),
+        severities=SEVERITIES,
+        ways=ways,
+        messages=messages.list_messages(viewer.trial, MESSAGES_SHOWN),
     )
 
 
@@ -166,10 +180,11 @@ def safety_page(viewer: pages.BoardMember, download: pages.Download = "") -> Res
 
 
 @pages.router.get("/staff")
-def staff_page(viewer: pages.Admin, before: pages.Before = None) -> Response:
+def staff_page(viewer: pages.Admin, page: pages.PageNumber = 1) -> Response:
     """Who did what, the newest first."""
     database = viewer.trial.database
-    return viewer.page("staff", actions=access.list_actions(database, before), keys=access.list_keys(database))
+    rows, total = access.list_actions(database, (page - 1) * pages.ROWS, pages.ROWS)
+    return viewer.page("staff", listing=pages.Listing(rows, page, total), keys=access.list_keys(database))
 
 
 @pages.router.get("/staff/staff-actions.csv")
@@ -179,10 +194,12 @@ def download_staff_actions(viewer: pages.Admin) -> Response:
 
 
 @pages.router.get("/updates")
-def updates_page(viewer: pages.Reader, download: pages.Download = "") -> Response:
+def updates_page(
+    viewer: pages.Reader, page: pages.PageNumber = 1, removed: pages.PageNumber = 1, download: pages.Download = ""
+) -> Response:
     """The newest update in full, the others as a list."""
     newest = updates.list_updates(viewer.trial, 1)
-    return _update_page(viewer, newest[0] if newest else None, download)
+    return _update_page(viewer, newest[0] if newest else None, page, removed, download)
 
 
 @pages.router.get("/updates/calendar")
@@ -201,13 +218,21 @@ def calendar_page(viewer: pages.Reader, month: Month = "", download: pages.Downl
 
 
 @pages.router.get("/updates/{update_id}")
-def update_page(update_id: Id, viewer: pages.Reader, download: pages.Download = "") -> Response:
+def update_page(
+    update_id: Id,
+    viewer: pages.Reader,
+    page: pages.PageNumber = 1,
+    removed: pages.PageNumber = 1,
+    download: pages.Download = "",
+) -> Response:
     """One update."""
-    return _update_page(viewer, updates.update_status(viewer.trial, update_id), download)
+    return _update_page(viewer, updates.update_status(viewer.trial, update_id), page, removed, download)
 
 
-def _update_page(viewer: pages.Viewer, update: dict[str, Any] | None, download: pages.Download) -> Response:
-    listed = updates.list_updates(viewer.trial, UPDATES_SHOWN)
+def _update_page(
+    viewer: pages.Viewer, update: dict[str, Any] | None, page: int, removed_page: int, download: pages.Download
+) -> Response:
+    listed = updates.list_updates(viewer.trial, UPDATES_LISTED)
     if download:
         columns = ("id", "created_at", "finished_at", "started_by", "state", "policy_id", "message")
         counted = ("used", "removed")
@@ -217,10 +242,11 @@ def _update_page(viewer: pages.Viewer, update: dict[str, Any] | None, download: 
     return viewer.page(
         "updates",
         update=update,
-        removed=[row for row in removed if row["reward"] is not None][:REMOVED_SHOWN],  # others were erased since
+        # The rewards of others were erased since.
+        removed=pages.cut_page([row for row in removed if row["reward"] is not None], removed_page, REMOVED_SHOWN),
         removed_people=Counter(row["participant_id"] for row in removed).most_common(10),
         names=viewer.trial.study.actions.names,
-        listed=listed,
+        listing=pages.cut_page(listed, page, UPDATES_SHOWN),
         states=schedule.WORDS,
         when=viewer.trial.settings.update_time,
     )

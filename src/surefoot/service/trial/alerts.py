@@ -94,7 +94,10 @@ def _find_messages(trial: Trial, connection: sa.Connection, at: datetime) -> Ite
     last = connection.scalar(sa.select(sa.func.max(received)).where(received <= at))
     if last is not None and at - last > timedelta(hours=settings.no_data_hours):
         words = f"no decision was asked for in the last {settings.no_data_hours:g} hours"
-        yield "no-data", f"{words}; the last was at {last:%Y-%m-%d %H:%M} UTC"
+        yield (
+            "no-data",
+            f"{words}; the last was at {last.astimezone(trial.settings.zone):%Y-%m-%d %H:%M} {trial.settings.time_zone}",
+        )
     recent = sa.select(decisions.c.source).where(received > at - timedelta(hours=24), decisions.c.available)
     sources = Counter(connection.scalars(recent))
     total = sources.total()

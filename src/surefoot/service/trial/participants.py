@@ -35,10 +35,12 @@ IS_WITHDRAWN = sa.exists().where(
 """Of a decision: whether its participant has left since."""
 
 
-def register_participant(database: Database, participant_id: str) -> dict[str, Any]:
-    """Add a participant; repeating it changes nothing."""
+def register_participant(database: Database, participant_id: str, *, by: str | None = None) -> dict[str, Any]:
+    """Add a participant; repeating it changes nothing. It is on the staff trail where staff (`by`) did it."""
     with database.transaction() as connection:
         insert_new_recorded(connection, "participant", [{"id": participant_id, "registered_at": now()}], "id")
+        if by is not None:
+            record_action(connection, by, "registered", participant_id)
         since = connection.scalar(sa.select(participants.c.registered_at).where(participants.c.id == participant_id))
     return {"participant_id": participant_id, "registered_at": since}
 
