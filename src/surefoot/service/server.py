@@ -59,7 +59,7 @@ def listen(factory: str, host: str, port: int, workers: int, *, log_format: str 
             http=BoundedProtocol,
             server_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=10,
+            timeout_graceful_shutdown=5,
         )
 
 

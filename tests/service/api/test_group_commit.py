@@ -1,13 +1,16 @@
 """Decisions that arrive together share a transaction; what is wrong with one of them is nobody else's trouble."""
 
 import asyncio
+import threading
 
 import pytest
+import sqlalchemy as sa
 
 from surefoot.service.api import group_commit
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.database.schema import decisions
 from surefoot.service.operations.verification import replay
+from surefoot.service.trial import decisions as decisions_module
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.participants import register_participant
 from tests.service.support.client import request
@@ -84,3 +87,87 @@ def test_who_was_answered_together_is_answered_together_again(trial, monkeypatch
 
     asyncio.run(main())
     assert sizes == [8, 8, 1]
+
+
+def test_a_valid_request_does_not_get_the_error_of_another_request_for_its_decision_point(trial):
+    register_participant(trial.database, "p1")
+    bad = request("p1", context={"weather": "sunny"})
+    replies = gather(trial, [bad, request("p1"), bad, request("p1")])
+    codes = [getattr(reply, "code", "decided") for reply in replies]
+    assert codes == ["wrong_type", "decided", "decided_otherwise", "decided"] and replies[1] == replies[3]
+    assert len(column(trial, decisions.c.id)) == 1
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_an_unforeseen_error_belongs_to_the_request_that_causes_it(trial, monkeypatch):
+    for participant in ("p1", "p2", "p3"):
+        register_participant(trial.database, participant)
+    real = decisions_module._draw
+
+    def draw(trial, request, *arguments):
+        if request.participant_id == "p2":
+            raise ZeroDivisionError
+        return real(trial, request, *arguments)
+
+    monkeypatch.setattr(decisions_module, "_draw", draw)
+    replies = gather(trial, [request(participant) for participant in ("p1", "p2", "p3")])
+    assert [type(reply) for reply in replies] == [str, ZeroDivisionError, str]
+    assert column(trial, decisions.c.participant_id) == ["p1", "p3"]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_thread_that_is_stuck_is_replaced(trial, monkeypatch):
+    register_participant(trial.database, "p1")
+    monkeypatch.setattr(group_commit, "STUCK_SECONDS", 0.1)
+    real = group_commit.decide_batch
+    end = threading.Event()
+
+    def decide(trial, requests):
+        if requests[0].decision_idx == 0:
+            end.wait(60)
+        return real(trial, requests)
+
+    monkeypatch.setattr(group_commit, "decide_batch", decide)
+
+    async def main():
+        recorder = DecisionRecorder(trial)
+        with pytest.raises(sa.exc.TimeoutError):
+            await recorder.decide(DecisionRequest(**request("p1", 0)))
+        monkeypatch.setattr(group_commit, "STUCK_SECONDS", 15)
+        reply = await recorder.decide(DecisionRequest(**request("p1", 1)))
+        await recorder.check_readiness()
+        recorder.close()
+        end.set()
+        return reply
+
+    assert isinstance(asyncio.run(main()), str)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_readiness_is_written_once_a_second_however_many_ask(trial, monkeypatch):
+    written = []
+    real = group_commit.write_readiness
+    monkeypatch.setattr(group_commit, "write_readiness", lambda database: written.append(1) or real(database))
+
+    async def main():
+        recorder = DecisionRecorder(trial)
+        await asyncio.gather(*(recorder.check_readiness() for _ in range(50)))
+        await recorder.check_readiness()
+        assert len(written) == 1
+        monkeypatch.setattr(group_commit, "READY_SECONDS", 0)
+        recorder._ready_until = 0
+        await recorder.check_readiness()
+        await recorder.check_readiness()
+        recorder.close()
+
+    asyncio.run(main())
+    assert len(written) == 3
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_queue_that_is_too_long_is_refused(trial, monkeypatch):
+    register_participant(trial.database, "p1")
+    monkeypatch.setattr(group_commit, "LONGEST_QUEUE", 2)
+    replies = gather(trial, [request("p1", index) for index in range(3)])
+    assert [type(reply).__name__ for reply in replies] == ["str", "str", "ApiError"]
+    assert (replies[2].status_code, replies[2].code, replies[2].headers) == (503, "too_busy", {"Retry-After": "2"})

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from surefoot.cli import app
 from surefoot.service.database import databases
+from surefoot.service.database.postgresql import STATEMENT_SECONDS
 from surefoot.service.database.schema import decisions
 from surefoot.service.operations import backup, qualification
 from tests.service.support.trials import STUDY, column
@@ -23,6 +24,13 @@ def study_file(tmp_path):
     return path
 
 
+@pytest.fixture(autouse=True)
+def slow_disk(monkeypatch):
+    """SQLite waits for the disk, as it does outside of tests."""
+    settings = tuple(setting for setting in databases.PRAGMAS if setting != "synchronous = OFF")
+    monkeypatch.setattr(databases, "PRAGMAS", settings)
+
+
 def run(study_file, url, tmp_path):
     words = ["qualify", "--study", str(study_file), "--database", url, "--out", str(tmp_path / "out")]
     found = CliRunner().invoke(app, words)
@@ -34,9 +42,13 @@ def run(study_file, url, tmp_path):
 def test_an_installation_passes_and_keeps_its_trial_as_it_was(trial, url, study_file, tmp_path):
     found, checks, page = run(study_file, url, tmp_path)
     failed = {name for name, one in checks.items() if not one["passed"]}
-    # The tests' own cluster has one role, which is a superuser: the check says so.
-    assert failed == (set() if trial.database.is_sqlite else {"rights in the database"}), found.output
+    # The tests' own cluster does not wait for the disk, and has one role, which is a superuser: the checks say so.
+    assert failed == (set() if trial.database.is_sqlite else {"rights in the database", "durability"}), found.output
     assert found.exit_code == (0 if trial.database.is_sqlite else 1)
+    settings = "journal_mode = wal; synchronous = 2"
+    if not trial.database.is_sqlite:
+        settings = "synchronous_commit = on; fsync = off, not on; full_page_writes = off, not on"
+    assert checks["durability"]["observed"] == settings
     assert {"retries", "backup and restore", "replay and ledger", "clock", "disk", "time limits"} <= set(checks)
     assert checks["retries"]["observed"].startswith("20 requests at once: 1 answer")
     assert "approved by" in page and "Signatures" in page
@@ -51,10 +63,12 @@ def test_an_installation_passes_and_keeps_its_trial_as_it_was(trial, url, study_
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_what_is_wrong_is_named(trial, url, study_file, tmp_path, monkeypatch):
     study_file.chmod(0o644)
+    monkeypatch.setattr(databases, "PRAGMAS", (*databases.PRAGMAS, "synchronous = NORMAL"))
     monkeypatch.setattr(qualification, "replay", lambda database: type("R", (), {"decisions": 3, "differences": ["x"]}))
     found, checks, page = run(study_file, url, tmp_path)
     failed = {name for name, one in checks.items() if not one["passed"]}
-    assert failed == {"rights on the study file", "replay and ledger", "erasure", "backup and restore"}
+    assert failed == {"rights on the study file", "replay and ledger", "durability", "erasure", "backup and restore"}
+    assert checks["durability"]["observed"] == "journal_mode = wal; synchronous = 1, not 2"
     assert found.exit_code == 1 and "FAILED  replay and ledger" in found.output and "<strong>FAILED</strong>" in page
 
 
@@ -76,5 +90,5 @@ def test_options_in_the_url_reach_postgresql(postgres):
     database = databases.connect(f"{postgres}/postgres?options=-c%20application_name%3Dtry")
     with database.autocommit() as connection:
         assert connection.exec_driver_sql("SHOW application_name").scalar() == "try"
-        assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == f"{databases.STATEMENT_SECONDS}s"
+        assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == f"{STATEMENT_SECONDS}s"
     database.close()

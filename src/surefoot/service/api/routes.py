@@ -11,11 +11,9 @@ from starlette.background import BackgroundTask
 from surefoot.reports.render import render
 from surefoot.service.access import record_action
 from surefoot.service.api.requests import PUBLIC, AuthenticatedRoute
-from surefoot.service.database import databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import DecisionReply
 from surefoot.service.operations.export import EXPORTS, FORMATS, write_policies_text, write_study_text
-from surefoot.service.operations.monitoring import write_readiness
 from surefoot.service.trial import api_models, decisions, participants
 from surefoot.service.trial.alerts import count_safety
 from surefoot.service.trial.api_models import ApiError, ReasonedRequest
@@ -208,13 +206,9 @@ async def check_health() -> dict[str, str]:
 
 @public.get("/api/v1/readyz")
 @public.get("/readyz", include_in_schema=False)
-def check_readiness(request: Request) -> dict[str, str]:
-    """The service can answer: it has just written to its database, which has the right schema version."""
-    database = request.app.state.trial.database
-    version = databases.schema_version(database)
-    write_readiness(database)
-    if version != databases.newest_schema_version():
-        raise ApiError(503, "old_database", "the database has another schema version; run surefoot db upgrade")
+async def check_readiness(request: Request) -> dict[str, str]:
+    """The service can decide: within the last second it has written to its database as decisions do."""
+    await request.app.state.recorder.check_readiness()
     return {"status": "ready"}
 
 

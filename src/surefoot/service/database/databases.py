@@ -2,9 +2,10 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,9 @@ NO_TRIAL = (
     "name the trial's with --database or SUREFOOT_DATABASE (quoted: a URL may hold &), or start it with surefoot serve"
 )
 BUSY_SECONDS = 5
-STATEMENT_SECONDS = 8
-"""A statement of a request that takes longer is ended by PostgreSQL; exports, backups and migrations have no limit."""
-POOL_SECONDS = 5
 CONNECTIONS = 10
+CLOSING_SECONDS = 1.0
+"""What still waits for PostgreSQL when the service ends is given up after this time."""
 PRAGMAS = (
     f"busy_timeout = {BUSY_SECONDS * 1000}",
     "journal_mode = WAL",
@@ -66,6 +66,8 @@ class Database:
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _file: tuple[str, tuple[int, int] | None] | None = None
     """Of SQLite: the path, and the file that was there when it was opened."""
+    _opened: Collection[Any] = ()
+    """Of PostgreSQL: connections of the driver."""
 
     @property
     def name(self) -> str:
@@ -92,12 +94,13 @@ class Database:
             yield connection
 
     @contextmanager
-    def snapshot(self) -> Iterator[sa.Connection]:
-        """Several statements that see the database at one moment."""
+    def snapshot(self, *, unlimited: bool = False) -> Iterator[sa.Connection]:
+        """Several statements that see the database at one moment; `unlimited` ones may take as long as they need."""
         self._check_file()
         begin = "BEGIN" if self.is_sqlite else "BEGIN ISOLATION LEVEL REPEATABLE READ"
         with self.engine.execution_options(begin=begin).connect() as connection:
-            lift_time_limit(connection)
+            if unlimited:
+                lift_time_limit(connection)
             yield connection
 
     @contextmanager
@@ -113,10 +116,19 @@ class Database:
             # One message to the server for both statements.
             engine = engine.execution_options(begin=f"BEGIN; {LOCK_LEDGER}")
         # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
-        with self._turn if self.is_sqlite else nullcontext(), engine.begin() as connection:
+        with self._take_turn() if self.is_sqlite else nullcontext(), engine.begin() as connection:
             connection.info.pop(PENDING, None)
             yield connection
             write_pending(connection, locked=alone or self.is_sqlite)
+
+    @contextmanager
+    def _take_turn(self) -> Iterator[None]:
+        if not self._turn.acquire(timeout=BUSY_SECONDS):
+            raise sa.exc.TimeoutError
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _check_file(self) -> None:
         """SQLite goes on writing to a file that was renamed or deleted under it."""
@@ -124,7 +136,10 @@ class Database:
             raise DatabaseMovedError
 
     def close(self) -> None:
+        """Close connections; one that is in use is closed when it comes back, or when the server stays silent."""
         self.engine.dispose()
+        for connection in list(self._opened):
+            connection.silent_seconds = CLOSING_SECONDS
 
 
 def connect(url: str | None = None, *, create: bool = True) -> Database:
@@ -144,21 +159,11 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
         return Database(engine, text, _file=(path, _identify(path)))
     if kind not in ("postgresql", "postgres"):
         raise InputError(f"there is no support for '{kind}' databases; use sqlite:///… or postgresql://…")
-    limits = f"-c statement_timeout={1000 * STATEMENT_SECONDS} -c lock_timeout={1000 * STATEMENT_SECONDS}"
-    # A statement that comes again and again is planned once, not every time.
-    limits += f" -c plan_cache_mode=force_generic_plan {parsed.query.get('options', '')}"
-    engine = sa.create_engine(
-        parsed.set(drivername="postgresql+psycopg"),
-        pool_size=CONNECTIONS,
-        max_overflow=0,
-        pool_timeout=POOL_SECONDS,
-        pool_use_lifo=True,  # the connection that has prepared the statements already
-        hide_parameters=True,
-        isolation_level="AUTOCOMMIT",  # transactions begin as `_listen` says
-        connect_args={"connect_timeout": POOL_SECONDS, "options": limits},
-    )
+    from surefoot.service.database import postgresql
+
+    engine, opened = postgresql.create_engine(parsed)
     _listen(engine, "BEGIN")
-    return Database(engine, text)
+    return Database(engine, text, _opened=opened)
 
 
 def _open_file(name: str | None, create: bool) -> str:
@@ -211,7 +216,9 @@ def _listen(engine: sa.Engine, default: str) -> None:
 def lift_time_limit(connection: sa.Connection) -> None:
     """Let this transaction's statements take as long as they need."""
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+        from surefoot.service.database import postgresql
+
+        postgresql.lift_limits(connection)
 
 
 def lock_content(connection: sa.Connection) -> None:
@@ -232,19 +239,24 @@ def upgrade(database: Database) -> None:
         command.upgrade(config, "head")
 
 
-def schema_version(database: Database) -> str | None:
+def schema_version(database: Database, within: sa.Connection | None = None) -> str | None:
     """The schema version of the tables; None for an empty database."""
     from alembic.runtime.migration import MigrationContext
 
-    with database.autocommit() as connection:
+    with database.autocommit(within) as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
 def newest_schema_version() -> str:
     """The schema version that this release of Surefoot needs."""
+    return _read_head(MIGRATIONS)
+
+
+@cache
+def _read_head(folder: Path) -> str:
     from alembic.script import ScriptDirectory
 
-    return str(ScriptDirectory(str(MIGRATIONS)).get_current_head())
+    return str(ScriptDirectory(str(folder)).get_current_head())
 
 
 def prepare(database: Database, *, create: bool = True) -> None:

@@ -49,7 +49,7 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
     with (
         atomic_write(path, private=True) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
-        database.snapshot() as connection,
+        database.snapshot(unlimited=True) as connection,
     ):
         for table in map(_make_raw_table, metadata.sorted_tables):
             digest = hashlib.sha256()

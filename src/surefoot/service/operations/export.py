@@ -97,7 +97,7 @@ def export_updates(trial: Trial, path: Path, form: str) -> Export:
 
 def export_learned(trial: Trial, path: Path, form: str) -> Export:
     """Write the outcomes that updates learned from, each with the first and the last update that knew it."""
-    with trial.database.snapshot() as connection:
+    with trial.database.snapshot(unlimited=True) as connection:
         table = _list_learned(connection)
     return _write(table.schema, [table], path, form, ())
 
@@ -124,7 +124,7 @@ def _export_query(
     texts: Collection[str],
 ) -> Export:
     """Rows go through in pieces: a trial of any size takes the same memory."""
-    with trial.database.snapshot() as connection:
+    with trial.database.snapshot(unlimited=True) as connection:
         pieces = connection.execution_options(yield_per=ROWS).execute(query).mappings().partitions()
         return _write(make_table([]).schema, (make_table(list(piece)) for piece in pieces), path, form, texts)
 
@@ -204,7 +204,7 @@ def write_policies_text(trial: Trial) -> str:
     The policies of participants whose data were erased are left out.
     """
     erased = erasures.c.participant_id
-    with trial.database.snapshot() as connection:
+    with trial.database.snapshot(unlimited=True) as connection:
         without = set(connection.scalars(sa.select(erased).where(erased.is_not(None))))
         rows = connection.execute(sa.select(policies).order_by(policies.c.id)).all()
         events = connection.execute(sa.select(activations).order_by(activations.c.id)).all()
@@ -282,7 +282,7 @@ def describe_collection(trial: Trial) -> CollectionSection:
     versions = sa.select(activations.c.activated_at, policies.c.update_id, policies.c.study_id).join_from(
         activations, policies, activations.c.policy_id == policies.c.id
     )
-    with trial.database.snapshot() as connection:
+    with trial.database.snapshot(unlimited=True) as connection:
         first = connection.scalar(sa.select(sa.func.min(decisions.c.received_at)))
         rows = connection.execute(versions.order_by(activations.c.id)).all()
     later = [row for row in rows if first is not None and row.activated_at >= first]

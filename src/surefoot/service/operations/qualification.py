@@ -180,6 +180,7 @@ def check_operation(trial: Trial) -> Iterator[QualificationCheck]:
         ("append-only", "the database refuses to change a decision", _check_append_only),
         ("keys", "good for their role until they are revoked", _check_keys),
         ("time limits", "the database ends waiting as the service asks", _check_time_limits),
+        ("durability", "what is committed is on the disk when the power fails", _check_durability),
         # Before the backup, so that the restore meets content that was erased.
         ("erasure", "content goes; the rest replays", _check_erasure),
         ("backup and restore", "every row comes back and replays", _check_backup),
@@ -300,11 +301,30 @@ def _check_keys(trial: Trial, _: Answers) -> Observation:
 
 
 def _check_time_limits(trial: Trial, _: Answers) -> Observation:
-    query = "PRAGMA busy_timeout" if trial.database.is_sqlite else "SHOW statement_timeout"
-    with trial.database.autocommit() as connection:
-        setting = str(connection.exec_driver_sql(query).scalar())
-    wanted = f"{1000 * databases.BUSY_SECONDS}" if trial.database.is_sqlite else f"{databases.STATEMENT_SECONDS}s"
-    return f"it waits {setting}, the service asks for {wanted}", setting == wanted
+    if trial.database.is_sqlite:
+        wanted = {"busy_timeout": str(1000 * databases.BUSY_SECONDS)}
+    else:
+        from surefoot.service.database.postgresql import SILENT_SECONDS, STATEMENT_SECONDS
+
+        wanted = {"statement_timeout": f"{STATEMENT_SECONDS}s", "idle_in_transaction_session_timeout": f"{SILENT_SECONDS}s"}
+    return _compare_settings(trial.database, wanted)
+
+
+def _check_durability(trial: Trial, _: Answers) -> Observation:
+    if trial.database.is_sqlite:
+        return _compare_settings(trial.database, {"journal_mode": "wal", "synchronous": "2"})
+    return _compare_settings(trial.database, dict.fromkeys(("synchronous_commit", "fsync", "full_page_writes"), "on"))
+
+
+def _compare_settings(database: Database, wanted: dict[str, str]) -> Observation:
+    """The settings of a connection of the service."""
+    way = "PRAGMA" if database.is_sqlite else "SHOW"
+    with database.autocommit() as connection:
+        settings = {name: str(connection.exec_driver_sql(f"{way} {name}").scalar()) for name in wanted}
+    shown = [
+        f"{name} = {settings[name]}" + ("" if settings[name] == wanted[name] else f", not {wanted[name]}") for name in wanted
+    ]
+    return "; ".join(shown), settings == wanted
 
 
 def _check_erasure(trial: Trial, _: Answers) -> Observation:

@@ -66,7 +66,7 @@ def replay(database: Database) -> Replay:
     recomputer = _Recomputer(database)
     contents = Counter[str]()
     differences = []
-    with database.snapshot() as connection:
+    with database.snapshot(unlimited=True) as connection:
         ordered = sa.select(decisions).order_by(decisions.c.participant_id, decisions.c.decision_idx)
         for row in connection.execution_options(yield_per=1000).execute(ordered).mappings():
             contents["erased" if row["salt"] is None else "there"] += 1
@@ -91,7 +91,7 @@ class _Recomputer:
     def _positions(self) -> dict[tuple[str, Any], float]:
         """Where the ledger has each decision and outcome; one that it does not know comes after everything."""
         positions: dict[tuple[str, Any], float] = defaultdict(lambda: inf)
-        with self._database.snapshot() as connection:
+        with self._database.snapshot(unlimited=True) as connection:
             blocks = sa.select(ledger.c.position, ledger.c.entries).order_by(ledger.c.position)
             for position, entries in connection.execute(blocks, execution_options={"yield_per": CHUNK}):
                 for kind, key, *_ in json.loads(entries):
@@ -193,7 +193,7 @@ SEALS = TypeAdapter(Seal)
 
 def make_seal(database: Database) -> Seal:
     """The seal of what is there now."""
-    with database.snapshot() as connection:
+    with database.snapshot(unlimited=True) as connection:
         last = connection.execute(sa.select(ledger).order_by(ledger.c.position.desc()).limit(1)).first()
         if last is None:
             raise InputError("there is nothing to seal yet: the trial has not begun")
@@ -273,7 +273,7 @@ class Verification:
 
 def verify(database: Database, seals: Sequence[Seal] = ()) -> Verification:
     """Compare everything, as it is at one moment."""
-    with database.snapshot() as connection:
+    with database.snapshot(unlimited=True) as connection:
         verifier = _Verifier(connection, seals)
         verifier.compare_seals(seals)
         verifier.walk_chain()

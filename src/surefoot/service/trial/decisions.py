@@ -61,17 +61,17 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
     received = now()
     points = [(request.participant_id, request.decision_idx) for request in requests]
     accepted: dict[Point, DecisionRequest] = {}
-    refused: dict[Point, ApiError] = {}
+    refused: dict[int, ApiError] = {}
     with trial.database.transaction(alone=True) as connection:
         known = read_points(connection, points)
         standings = find_standings(trial.settings, connection, known)
-        for point, request in zip(points, requests, strict=True):
+        for number, (point, request) in enumerate(zip(points, requests, strict=True)):
             if known[point]["reply"] is None and point not in accepted:
                 try:
                     _check_request(trial, request, standings.get(request.participant_id), received)
                     accepted[point] = request
                 except ApiError as error:
-                    refused[point] = error
+                    refused[number] = error
         derived = [derive_now(trial.study, connection, *point, request.timestamp) for point, request in accepted.items()]
         observations = contexts_to_states(trial.study, [request.context for request in accepted.values()], derived)
         live = trial.read_live(find_live(known), connection)
@@ -84,8 +84,8 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
             connection.execute(INSERT, rows if len(rows) > 1 else rows[0])
             record(connection, "decision", rows)
     return [
-        refused.get(point) or _repeat_reply(request, new.get(point, known[point]))
-        for request, point in zip(requests, points, strict=True)
+        refused.get(number) or _repeat_reply(request, new.get(point, known[point]))
+        for number, (request, point) in enumerate(zip(requests, points, strict=True))
     ]
 
 

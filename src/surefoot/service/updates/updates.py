@@ -178,7 +178,7 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
     """Fit again when somebody withdrew or was erased meanwhile: nothing that was read before is written after."""
     for _ in range(FITS):
         _change_update(trial, update_id, state="fitting")
-        with trial.database.snapshot() as connection:
+        with trial.database.snapshot(unlimited=True) as connection:
             read_at = now()
             departures = _count_departures(trial, connection)
             rows = states.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
