@@ -60,6 +60,7 @@ def listen(factory: str, host: str, port: int, workers: int, *, log_format: str 
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=5,
+            timeout_worker_healthcheck=60,  # a worker on a busy machine may need more than five seconds to start
         )
 
 
