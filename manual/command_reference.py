@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from surefoot.cli import app
+from surefoot.cli.application import PANELS
 
 PAGE = "reference/commands.md"
 INTRODUCTION = """# Commands
@@ -29,12 +30,18 @@ def list_commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
 def write_page() -> str:
     """The page's Markdown."""
     commands = dict(list_commands(typer.main.get_command(app), "surefoot"))
-    return "\n".join([INTRODUCTION, *(_describe(name, commands[name]) for name in sorted(commands))])
+    lines = [INTRODUCTION]
+    for panel, names in PANELS.items():
+        lines += [f"## {panel}", ""]
+        lines += [
+            _describe(path, command) for name in names for path, command in commands.items() if path.split()[1] == name
+        ]
+    return "\n".join(lines)
 
 
 def _describe(name: str, command: Any) -> str:
     context = command.make_context(name, [], resilient_parsing=True)
-    lines = [f"## `{name}`", "", (command.help or "").replace("\b", ""), ""]
+    lines = [f"### `{name}`", "", (command.help or "").replace("\b", ""), ""]
     lines += ["```text", " ".join([name, *command.collect_usage_pieces(context)]), "```", ""]
     records = (part.get_help_record(context) for part in command.params)
     rows = [f"| `{spelling}` | {said.replace('|', '/')} |" for spelling, said in filter(None, records)]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
-    "index.md": "README.md",
     "benchmarks.md": "benchmarks/results.md",
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
@@ -24,7 +23,7 @@ def move_links(text: str, source: str, page: str) -> str:
 
     A link to a file that the manual does not hold becomes the words and, unless they say it, the path.
 
-    >>> move_links("[a](docs/method.md#b), [key](LICENSE)", "README.md", "index.md")
+    >>> move_links("[a](docs/method.md#b), [key](LICENSE)", "CONTRIBUTING.md", "contributing.md")
     '[a](method.md#b), key (`LICENSE`)'
     >>> move_links("[the unit](../deploy/nginx.conf)", "docs/service.md", "service.md")
     'the unit (`deploy/nginx.conf`)'

@@ -246,7 +246,7 @@ def test_numbers_of_the_screen_are_handed_on():
         "counts": found.counts(),
         "treatment": [difference.to_dict() for difference in found.treatment],
     }
-    assert "('engagement' not worn 1,260 (nothing 6" in check.reason
+    assert "('engagement', 'fatigue', 'reward', 'weather' not worn 1,260 each)" in check.reason
     clean = check_screen(screen(screen_people(2)))
     assert clean.numbers["counts"] == {} and "(nothing)" in clean.reason and clean.remedy == ""
 

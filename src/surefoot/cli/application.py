@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from surefoot.atomic_files import check_output, json_text, write_texts
 from surefoot.errors import FitWarning, InputError
@@ -23,11 +24,37 @@ if TYPE_CHECKING:
     from surefoot.learning.methods import Method
     from surefoot.reports.summaries import ShownResult
 
+PANELS = {
+    "Look at data": ("init", "screen", "import"),
+    "Learn": ("fit", "audit", "explain", "evaluate", "prior"),
+    "Plan": ("size", "rehearse"),
+    "Analyse": ("effects",),
+    "Run a trial": (
+        *("serve", "update", "keys", "policies", "alerts", "replay", "seal", "export", "erase", "backup", "restore"),
+        *("db", "qualify"),
+    ),
+    "Research": ("reproduce", "demo"),
+    "This installation": ("doctor",),
+}
+"""Every command by the panel of `surefoot --help` that lists it, in the order of a trial."""
+
+
+class CommandsByPanel(typer.core.TyperGroup):
+    """The commands in the order of their panels."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        for panel, names in PANELS.items():
+            for name in names:
+                command: Any = self.commands[name]
+                command.rich_help_panel = panel
+        return [name for names in PANELS.values() for name in names]
+
+
 app = typer.Typer(
     name="surefoot",
+    cls=CommandsByPanel,
     help="Robust contextual bandits for mobile-health interventions.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )

@@ -238,14 +238,16 @@ def check_screen(read: StudyLogs, study: Study | None) -> Check:
 
 
 def describe_flags(screen: Screen) -> str:
-    """Counts of marked values by column and reason, with those after each action; empty if there are none.
+    """Counts of marked values by reason and column; empty if there are none. The screen's page has those after each action.
 
-    `'steps' not worn 30 (nothing 12, send 18)`.
+    `'steps' not worn 30; 'mood', 'stress' same answer to all items 12 each`.
     """
     always_reported = {reason for detector in screen.screener.detectors for reason in detector.reported}
-    words = []
+    columns: dict[tuple[str, int], list[str]] = {}
     for row in screen.list_counts():
         if row["reason"] not in always_reported:
-            after = ", ".join(f"{arm} {count:,}" for arm, count in row["after"].items())
-            words.append(f"'{row['column']}' {row['reason']} {row['values']:,} ({after})")
-    return "; ".join(words)
+            columns.setdefault((row["reason"], row["values"]), []).append(f"'{row['column']}'")
+    return "; ".join(
+        f"{', '.join(names)} {reason} {values:,}{' each' if len(names) > 1 else ''}"
+        for (reason, values), names in columns.items()
+    )
