@@ -46,7 +46,7 @@ def test_seals_are_kept_outside_and_compared(trial, tmp_path):
     assert "no seal was compared" in run("replay")
     with sqlite3.connect(tmp_path / "trial.db") as connection:
         connection.execute("DROP TRIGGER ledger_no_update")
-        connection.execute("UPDATE ledger SET hash = zeroblob(32) WHERE position = (SELECT max(position) FROM ledger)")
+        connection.execute("UPDATE ledger SET hash = zeroblob(32) WHERE position = (SELECT max(position) - 1 FROM ledger)")
     connection.close()
     assert "no longer matches" in run("seal", "seals.jsonl", code=1)
     said = run("replay", "--seal", "seals.jsonl", code=1)

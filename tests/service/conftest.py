@@ -143,7 +143,8 @@ def later_migration(monkeypatch, tmp_path):
     def add(statements):
         folder = tmp_path / "migrations"
         shutil.copytree(databases.MIGRATIONS, folder)
-        header = "import sqlalchemy as sa\nfrom alembic import op\n\nrevision = 'later'\ndown_revision = '0001'\n"
+        header = "import sqlalchemy as sa\nfrom alembic import op\n\nrevision = 'later'\n"
+        header += f"down_revision = '{databases.newest_schema_version()}'\n"
         text = f"{header}\n\ndef upgrade():\n    {statements}\n"
         (folder / "versions" / "later.py").write_text(text)
         monkeypatch.setattr(databases, "MIGRATIONS", folder)

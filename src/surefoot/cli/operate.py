@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -71,10 +72,11 @@ def backup(
     opened = open_database(database)
     from surefoot.service.access import name_operator, record_action
     from surefoot.service.operations.backup import back_up, write_erasure_list
+    from surefoot.service.trial.upkeep import BACKED_UP
 
     counts = back_up(opened, out)
     with opened.transaction() as connection:
-        record_action(connection, name_operator(), "backed up", out.name, f"{counts['decisions']} decisions")
+        record_action(connection, name_operator(), BACKED_UP, out.name, f"{counts['decisions']} decisions")
     write_erasure_list(opened, out.parent)
     typer.echo(f"{out}: {counts['decisions']:,} decisions, {counts['outcomes']:,} outcomes")
 
@@ -140,16 +142,22 @@ def seal(
 ) -> None:
     """Record the ledger's last hash outside; exit code 1 when an earlier seal in the file no longer matches."""
     opened = open_database(database)
+    from surefoot.service.access import name_operator, record_action
     from surefoot.service.operations import verification
+    from surefoot.service.trial.upkeep import SEALED
 
     new = verification.make_seal(opened)
     broken: list[Seal] = []
+    kept_at = to
     if to.startswith(("http://", "https://")):
         verification.send_seal(new, to)
+        kept_at = str(urlsplit(to).hostname)  # the rest of a URL may hold a secret
     else:
         path = Path(to)
         broken = verification.find_broken(opened, verification.read_seals(path)) if path.exists() else []
         verification.append_seal(new, path)
+    with opened.transaction() as connection:
+        record_action(connection, name_operator(), SEALED, kept_at, f"block {new.position:,}")
     typer.echo(f"{to}: block {new.position:,}, hash {new.hash}")
     for earlier in broken:
         block = f"block {earlier.position:,}"
@@ -177,8 +185,10 @@ def replay_decisions(
 
 
 def _verify_trial(database: "Database", seals: "list[Seal]") -> bool:
-    """Print the differences; whether there are none."""
+    """Print the differences, with an alert to the team; whether there are none."""
+    from surefoot.service.database.clock import now
     from surefoot.service.operations.verification import replay, verify
+    from surefoot.service.trial.alerts import count_alert
 
     replayed = replay(database)
     checked = verify(database, seals)
@@ -199,6 +209,10 @@ def _verify_trial(database: "Database", seals: "list[Seal]") -> bool:
     if any(checked.erased.values()):
         counts = f"{checked.erased['decisions']:,} decisions, {checked.erased['outcomes']:,} outcomes"
         typer.echo(f"erased: the content of {counts}")
+    if lines:
+        message = f"surefoot replay found {len(lines):,} things that are not as they were recorded; the first: {lines[0]}"
+        with database.transaction() as connection:
+            count_alert(connection, kind="replay", message=message, at=now())
     return not lines
 
 

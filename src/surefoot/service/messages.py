@@ -6,6 +6,7 @@ decides, records or learns waits for a message.
 
 import hashlib
 import hmac
+import http.client
 import json
 import os
 import smtplib
@@ -28,6 +29,7 @@ from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import alerts, decisions, messages, outcomes, updates
 from surefoot.service.trial.alerts import KINDS, SEVERITIES, find_severity
 from surefoot.service.trial.trial import Trial
+from surefoot.service.trial.upkeep import ATTEMPTS, IS_UNDELIVERED
 from surefoot.study.trial_section import Alerts
 
 SECONDS = 10.0
@@ -39,14 +41,18 @@ NEWS = timedelta(days=1)
 """What is older is no news: it is on the dashboard."""
 LEASE = timedelta(seconds=60)
 HOUR = timedelta(hours=1)
-ATTEMPTS = 12
-UNDELIVERED = sa.select(sa.func.count()).where(messages.c.sent_at.is_(None), messages.c.error.is_not(None))
-"""Messages that could not be handed over at least once and still wait, or were given up."""
+UNDELIVERED = sa.select(sa.func.count()).where(IS_UNDELIVERED)
+"""How many messages could not be handed over."""
 TEST = "This is a test: messages of the trial arrive here."
 
 
 class DeliveryError(Exception):
-    """A message that did not get out; the words hold nothing secret."""
+    """A message that did not get out, or not to everybody; the words hold nothing secret."""
+
+    def __init__(self, words: str, refused: Sequence[str] = ()) -> None:
+        super().__init__(words)
+        self.refused = tuple(refused)
+        """Who did not get it, where others did."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ class Message:
     severity: str
     title: str
     text: str
+    to: tuple[str, ...] = ()
+    """Only these recipients, because the others have it; empty: everybody."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +85,12 @@ def make_channels(settings: Alerts) -> list[Channel]:
 
 def send_email(settings: Alerts, message: Message) -> None:
     """Plain text by SMTP, with TLS unless the mail server is on this machine."""
+    recipients = message.to or settings.email
     mail = EmailMessage()
     mail["Subject"] = message.title
     mail["Date"] = formatdate()
     mail["From"] = settings.sender or settings.email[0]
-    mail["To"] = ", ".join(settings.email)
+    mail["To"] = ", ".join(recipients)
     mail["Message-ID"] = f"<{message.id}@surefoot>"
     mail["Auto-Submitted"] = "auto-generated"
     mail.set_content(message.text)
@@ -94,11 +103,15 @@ def send_email(settings: Alerts, message: Message) -> None:
             user = os.environ.get(USER)
             if user:
                 server.login(user, os.environ.get(PASSWORD, ""))
-            server.send_message(mail)
+            refused = server.send_message(mail)
+    except smtplib.SMTPRecipientsRefused as error:
+        raise DeliveryError(f"the mail server refused all {len(recipients)} recipients") from error
     except smtplib.SMTPResponseException as error:
         raise DeliveryError(f"the mail server answered {error.smtp_code}") from error
     except (OSError, smtplib.SMTPException) as error:
         raise DeliveryError(f"the mail server: {type(error).__name__}") from error
+    if refused:
+        raise DeliveryError(f"the mail server refused {len(refused)} of {len(recipients)} recipients", list(refused))
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -112,7 +125,7 @@ def send_webhook(settings: Alerts, message: Message) -> None:
     secret = os.environ.get(SECRET)
     if not secret:
         raise DeliveryError(f"there is nothing to sign with; set {SECRET}")
-    body = json.dumps(asdict(message))
+    body = json.dumps({name: value for name, value in asdict(message).items() if name != "to"})
     moment = str(int(time.time()))
     headers = {"Content-Type": "application/json", "X-Surefoot-Id": message.id, "X-Surefoot-Timestamp": moment}
     headers["X-Surefoot-Signature"] = sign(secret, moment, body)
@@ -123,6 +136,8 @@ def send_webhook(settings: Alerts, message: Message) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         raise DeliveryError(f"the webhook answered {error.code}") from error
+    except http.client.HTTPException as error:
+        raise DeliveryError(f"the webhook's answer is not HTTP ({type(error).__name__})") from error
     except OSError as error:
         raise DeliveryError(f"the webhook: {type(error).__name__}") from error
 
@@ -180,7 +195,7 @@ def add_message(trial: Trial, channels: list[Channel], occasion: str, kind: str,
     address = trial.settings.alerts.dashboard_url
     lines = [text, "", f"Time: {at:%Y-%m-%d %H:%M} UTC", f"Dashboard: {address}" if address else "Look at the dashboard."]
     severity = find_severity(kind)
-    title = f"[{trial.settings.title}] {severity}: {kind}"
+    title = _make_title(trial, severity, kind)
     content = {"kind": kind, "severity": severity, "title": title, "text": "\n".join(lines) + "\n"}
     row = {"occasion": occasion, "kind": kind, "content": json.dumps(content), "attempts": 0, "created_at": at, "due_at": at}
     if channels:
@@ -188,14 +203,21 @@ def add_message(trial: Trial, channels: list[Channel], occasion: str, kind: str,
             connection.execute(insert_new(connection, messages), [{**row, "channel": channel.name} for channel in channels])
 
 
+def _make_title(trial: Trial, severity: str, words: str) -> str:
+    """One line, also for a study whose name has several."""
+    return f"[{' '.join(trial.settings.title.split())}] {severity}: {words}"
+
+
 def deliver_messages(trial: Trial, channel: Channel, at: datetime) -> int:
     """Hand over what is due, within the hour's limit; the last message that it allows tells all the rest. How many left."""
     by_channel = messages.c.channel == channel.name
-    is_due = (messages.c.sent_at.is_(None), messages.c.due_at <= at, messages.c.attempts < ATTEMPTS)
+    # No attempt waits longer than an hour: one that is due later was dated by a clock that was ahead.
+    due_now = sa.or_(messages.c.due_at <= at, messages.c.due_at > at + HOUR)
+    is_due = (messages.c.sent_at.is_(None), due_now, messages.c.attempts < ATTEMPTS)
     deliveries = sa.select(sa.func.count(messages.c.delivery.distinct()))
     with trial.database.autocommit() as connection:
         waiting: list[Any] = list(connection.execute(sa.select(messages).where(by_channel, *is_due).order_by(messages.c.id)))
-        used = connection.scalar(deliveries.where(by_channel, messages.c.sent_at > at - HOUR)) or 0
+        used = connection.scalar(deliveries.where(by_channel, messages.c.sent_at.between(at - HOUR, at))) or 0
     left = trial.settings.alerts.max_per_hour - used
     if left <= 0:
         return 0
@@ -215,21 +237,33 @@ def _hand_over(trial: Trial, channel: Channel, group: list[Any], at: datetime) -
     if not rows:
         return False
     contents = [json.loads(row.content) for row in rows]
-    content = contents[0]
+    content = {**contents[0], "to": tuple(contents[0].get("to", ()))}
     if len(rows) > 1:
         severity = min((part["severity"] for part in contents), key=list(SEVERITIES).index)
-        title = f"[{trial.settings.title}] {severity}: {len(rows)} messages"
-        content = {"kind": "several", "severity": severity, "title": title}
-        content["text"] = "\n".join(part["text"] for part in contents)
-    result: dict[str, Any] = {"error": None, "sent_at": at, "delivery": rows[0].id}
+        title = _make_title(trial, severity, f"{len(rows)} messages")
+        text = "\n".join(part["text"] for part in contents)
+        # Whoever has some of the messages gets these again where others still lack one of them.
+        everybody = not all(part.get("to") for part in contents)
+        to = () if everybody else tuple(dict.fromkeys(name for part in contents for name in part["to"]))
+        content = {"kind": "several", "severity": severity, "title": title, "text": text, "to": to}
+    failure: DeliveryError | None = None
     try:
         channel.send(Message(f"{trial.study_id[:12]}-{rows[0].id}", **content))
     except DeliveryError as error:
-        wait = min(timedelta(seconds=30 * 2 ** rows[0].attempts), HOUR)
-        result = {"error": str(error), "due_at": at + wait}
+        failure = error
+    except Exception as error:
+        # Whatever it is, the message has not left; the error's own words may hold data.
+        failure = DeliveryError(f"the {channel.name} failed with {type(error).__name__}")
     with trial.database.transaction() as connection:
-        connection.execute(sa.update(messages).where(messages.c.id.in_([row.id for row in rows])).values(**result))
-    return result["error"] is None
+        for row, part in zip(rows, contents, strict=True):
+            result: dict[str, Any] = {"error": None, "sent_at": at, "delivery": rows[0].id}
+            if failure is not None:
+                wait = min(timedelta(seconds=30 * 2**row.attempts), HOUR)
+                result = {"error": str(failure), "due_at": at + wait}
+                if failure.refused:
+                    result["content"] = json.dumps({**part, "to": failure.refused})
+            connection.execute(sa.update(messages).where(messages.c.id == row.id).values(**result))
+    return failure is None
 
 
 def list_messages(trial: Trial, newest: int = 20) -> Sequence[Any]:

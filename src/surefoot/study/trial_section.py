@@ -87,6 +87,14 @@ class Alerts(Section):
     """Hours without a decision after which the team is alerted."""
     max_fallback_share: Probability = 0.2
     """Largest share of the available decision points of the last 24 hours that the fallback may have decided."""
+    silent_days: Hours = 2
+    """Days without a decision point of a participant, who is not paused, after which the team is alerted."""
+    backup_hours: Hours = 26
+    """Hours without a backup after which the team is alerted."""
+    seal_hours: Hours = 26
+    """Hours without a seal after which the team is alerted."""
+    disk_gigabytes: NotNegative = 1
+    """The team is alerted when a disk of the trial has less space left."""
     email: tuple[Address, ...] = ()
     """Addresses that receive alerts by e-mail."""
     sender: Address | None = None

@@ -142,7 +142,10 @@ def test_the_overview_is_red_while_anything_needs_somebody(seeded_browser):
     trial = seeded_browser.trial
     sign_in(seeded_browser, "analyst")
     page = seeded_browser.get("/").text
-    assert "1 red alert is open" in page and "2 participants have been silent for more than 2 days: p4, p1" in page
+    assert (
+        "no decision was asked for in the last 24 hours" in page
+        and "2 participants have been silent for more than 2 days: p4, p1" in page
+    )
     sign_in(seeded_browser, "admin")
     form = {"token": token(seeded_browser.get("/")), "reason": "lives abroad"}
     for number in (1, 2):

@@ -68,9 +68,20 @@ def test_a_postgresql_that_is_not_there_is_the_databases_fault():
 
 def test_a_migration_that_fails_changes_nothing(empty, later_migration):
     databases.upgrade(empty)
+    before = databases.schema_version(empty)
     later_migration("op.add_column('alerts', sa.Column('remark', sa.Text))\n    op.execute('SELECT nonsense')")
     with pytest.raises((sa.exc.DBAPIError, ValueError)):
         databases.upgrade(empty)
-    assert databases.schema_version(empty) == "0001"
+    assert databases.schema_version(empty) == before
+    with empty.snapshot() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_the_first_schema_can_be_upgraded(empty):
+    databases.upgrade(empty)
+    with empty.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE alerts DROP COLUMN times")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    databases.upgrade(empty)
     with empty.snapshot() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []

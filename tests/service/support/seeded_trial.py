@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
+from surefoot.service.access import record_action
 from surefoot.service.database.clock import VARIABLE
 from surefoot.service.database.schema import DecisionReply
 from surefoot.service.trial import alerts, decisions, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
+from surefoot.service.trial.upkeep import BACKED_UP, SEALED
 from surefoot.service.updates import updates
 from surefoot.service.updates.schedule import claim_job
 from tests.service.support.trials import STUDY
@@ -55,6 +57,8 @@ def seed(trial, clock, people=4, days=10):
         _point(trial, clock, rng, f"p{number}", 5 * days)
     clock.set(BEGIN + timedelta(days=days, hours=1))
     with trial.database.transaction() as connection:
+        for action in (BACKED_UP, SEALED):
+            record_action(connection, "schedule", action)
         for kind, words in (("no-data", "no decision was asked for in the last 24 hours"), ("policy-check", NASTY)):
             alerts.raise_alert(connection, kind=kind, occasion=f"{kind}:test", message=words)
     return updates.list_policies(trial)

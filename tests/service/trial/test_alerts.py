@@ -1,26 +1,41 @@
 import re
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import sqlalchemy as sa
 
 import surefoot.service
-from surefoot.service.database.schema import alerts
-from surefoot.service.trial.alerts import KINDS, SEVERITIES, close_alert, raise_periodic_alerts
-from surefoot.service.trial.participants import register_participant
+from surefoot.service.access import record_action
+from surefoot.service.database.schema import alerts, messages
+from surefoot.service.operations.verification import verify
+from surefoot.service.trial.alerts import (
+    KINDS,
+    SEVERITIES,
+    TrialState,
+    assess_trial,
+    close_alert,
+    count_alert,
+    raise_periodic_alerts,
+)
+from surefoot.service.trial.api_models import Outcome
+from surefoot.service.trial.decisions import record_outcomes
+from surefoot.service.trial.participants import register_participant, set_pause
+from surefoot.service.trial.upkeep import BACKED_UP, SEALED
 from tests.service.support.client import request
 from tests.service.support.seeded_trial import BEGIN, Clock
-from tests.service.support.trials import answer, column
+from tests.service.support.trials import answer, column, fill
 
 SERVICE = Path(surefoot.service.__file__).parent
 
 
 def test_every_kind_of_alert_has_a_severity_and_a_meaning_that_names_nobody():
     files = [path.read_text(encoding="utf-8") for path in SERVICE.rglob("*.py")]
-    raised = {kind for text in files for kind in re.findall(r'kind="([a-z-]+)"|yield "([a-z-]+)",', text)}
+    raised = {kind for text in files for kind in re.findall(r'kind="([a-z-]+)"|Trouble\("([a-z-]+)"', text)}
     kinds = {kind for pair in raised for kind in pair if kind}
-    assert {"no-data", "fallbacks", "key-expiry", "update", "probability"} <= kinds <= KINDS.keys()
-    assert len(KINDS) == 9 and not any("{" in kind.meaning for kind in KINDS.values())
+    assert {"update", "probability", "clock", "retention"} <= kinds <= KINDS.keys()
+    assert len(KINDS) == 15 and not any("{" in kind.meaning for kind in KINDS.values())
     assert {kind.severity for kind in KINDS.values()} == SEVERITIES.keys()
 
 
@@ -35,7 +50,7 @@ def test_alerts_come_once_a_day_and_can_be_closed(trial, monkeypatch, tmp_path):
         raise_periodic_alerts(trial, now + timedelta(hours=30))
     with trial.database.autocommit() as connection:
         found = connection.execute(sa.select(alerts.c.id, alerts.c.kind).order_by(alerts.c.id)).all()
-    assert [kind for _, kind in found] == ["fallbacks", "no-data"]
+    assert [kind for _, kind in found] == ["fallbacks", "no-data", "backup", "seal"]
     assert [close_alert(trial.database, found[0].id, "key abc") for _ in range(2)] == [True, False]
 
 
@@ -64,4 +79,61 @@ def test_silence_is_noticed_after_the_clock_was_once_ahead(trial, monkeypatch, t
     answer(trial, index=1, timestamp=BEGIN.isoformat())
     clock.set(BEGIN + timedelta(days=2))
     raise_periodic_alerts(trial, clock.moment)
-    assert column(trial, alerts.c.kind) == ["no-data"]
+    assert column(trial, alerts.c.kind) == ["no-data", "backup", "seal"]
+
+
+def test_a_thousand_wrong_echoes_make_one_alert_with_a_count(trial):
+    """One a day; after it was closed, another one."""
+    replies = fill(trial, people=1, points=10)
+    wrong = [
+        Outcome(decision_id=reply.decision_id, proximal_outcome=number, timestamp="2026-03-20T08:00:00Z", action_prob=0.77)
+        for number in range(100)
+        for reply in replies
+    ]
+    record_outcomes(trial, wrong)
+    record_outcomes(trial, [wrong[0].model_copy(update={"proximal_outcome": -1.0})])
+    assert column(trial, alerts.c.times) == [1001] and column(trial, alerts.c.kind) == ["probability"]
+    assert verify(trial.database).discrepancies == []
+    assert close_alert(trial.database, 1, "test")
+    record_outcomes(trial, [wrong[0].model_copy(update={"proximal_outcome": -2.0})])
+    assert sorted(column(trial, alerts.c.times)) == [1, 1001]
+
+
+def test_the_trial_is_green_only_while_nothing_is_wrong(trial, monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path)
+    for participant in ("p0", "p1", "p2"):
+        register_participant(trial.database, participant)
+        answer(trial, participant, 0, timestamp=BEGIN.isoformat())
+    assert assess_trial(trial, clock.moment) == TrialState("green", [])
+
+    def run_day(number, *people):
+        clock.set(BEGIN + timedelta(days=number))
+        for participant in people:
+            answer(trial, participant, next(index), timestamp=clock.moment.isoformat())
+        return assess_trial(trial, clock.moment)
+
+    index = count(1)
+
+    def list_kinds(state):
+        return [kind for _, kind, _ in state.reasons]
+
+    state = run_day(2, "p0", "p1")
+    assert (state.severity, list_kinds(state)) == ("red", ["backup", "seal"])
+    with trial.database.transaction() as connection:
+        for action in (BACKED_UP, SEALED):
+            record_action(connection, "test", action)
+    assert run_day(2, "p0").severity == "green"
+    state = run_day(3.1, "p0")
+    assert (
+        list_kinds(state) == ["backup", "silence", "seal"]
+        and "1 participant has been silent for more than 2 days: p2" in state.reasons[1][2]
+    )
+    set_pause(trial, "p2", paused=True, reason="holidays", by="test")
+    assert "silence" not in list_kinds(run_day(3.2, "p0")), "who is paused may be silent"
+    failed = {"channel": "webhook", "occasion": "x", "kind": "update", "content": "{}", "attempts": 12, "error": "no answer"}
+    with trial.database.transaction() as connection:
+        connection.execute(sa.insert(messages), {**failed, "created_at": BEGIN, "due_at": BEGIN})
+        count_alert(connection, kind="replay", message="one decision differs", at=clock.moment)
+    assert list_kinds(run_day(3.3, "p0")) == ["replay", "backup", "messages", "seal"]
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=10**8))
+    assert "disk" in list_kinds(run_day(3.4, "p0")) or not trial.database.is_sqlite

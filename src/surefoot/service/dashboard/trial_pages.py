@@ -13,8 +13,14 @@ from surefoot.service.dashboard import pages, participant_pages
 from surefoot.service.dashboard.charts import draw_limits, draw_lines, draw_stacks, write_share
 from surefoot.service.database import clock
 from surefoot.service.database.schema import alerts, decisions, outcomes
-from surefoot.service.operations.troubles import find_troubles
-from surefoot.service.trial.alerts import SEVERITIES, close_alert, count_safety, count_warnings, find_severity
+from surefoot.service.trial.alerts import (
+    SEVERITIES,
+    assess_trial,
+    close_alert,
+    count_safety,
+    count_warnings,
+    find_severity,
+)
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_status
 from surefoot.service.trial.trial import Trial
@@ -122,11 +128,11 @@ def overview_page(viewer: pages.Reader, by: pages.By = "arrived", download: page
         limits=limits,
         by=by,
         outcomes=count_outcomes(trial, at),
-        troubles=find_troubles(trial, at, people),
         everybody=len(people),
         in_contact=sum(person["last_contact"] is not None for person in people),
         shown=[person for person in people if person["status"] != WITHDRAWN][:8],
         alerts=list_alerts(trial, only_open=True),
+        state=assess_trial(trial, at),
         warnings=count_warnings(trial, at),
         live=trial.policies.live(),
         paused=find_status(trial, None) == PAUSED,
@@ -142,7 +148,9 @@ def alerts_page(
     """Open alerts, then those dealt with, then what was sent about them."""
     listed = list_alerts(viewer.trial)
     if download:
-        return pages.send_csv(viewer, "alerts", ("id", "severity", "kind", "raised_at", "closed_at", "message"), listed)
+        return pages.send_csv(
+            viewer, "alerts", ("id", "severity", "kind", "raised_at", "times", "closed_at", "message"), listed
+        )
     settings = viewer.trial.settings.alerts
     ways = {"email": ", ".join(settings.email), "webhook": settings.webhook}
     return viewer.page(

@@ -228,6 +228,7 @@ alerts = _table(
     _column("message", sa.Text),
     _column("raised_at", Instant),
     sa.Column("closed_at", Instant),
+    sa.Column("times", sa.Integer, comment="how often it came on its day; null: not counted"),
 )
 
 participant_events = _table(

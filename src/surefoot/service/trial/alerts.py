@@ -1,4 +1,4 @@
-"""Alerts for the trial team, once for each occasion, and counts for a safety board."""
+"""Alerts for the trial team, once for each occasion, the state of the trial as a whole, and counts for a safety board."""
 
 import json
 from collections import Counter
@@ -16,6 +16,7 @@ from surefoot.service.database.ledger import insert_new_recorded, record
 from surefoot.service.database.schema import alerts, decisions, erasures, keys, participant_events, participants, updates
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_statuses
 from surefoot.service.trial.trial import Trial
+from surefoot.service.trial.upkeep import Trouble, find_upkeep_troubles
 
 MINIMUM_DECISIONS = 20
 """A share of fewer decision points raises no alert."""
@@ -48,6 +49,12 @@ KINDS = {
     "key-expiry": AlertKind("green", "Keys will soon expire; make new ones."),
     "context": AlertKind("yellow", "An app sends context variables that the study does not know."),
     "clock": AlertKind("yellow", "The server's clock was set, or the service was off for hours; check the clock."),
+    "silence": AlertKind("yellow", "Participants have been silent for days."),
+    "messages": AlertKind("yellow", "Messages to the team could not be delivered."),
+    "backup": AlertKind("red", "A backup is late or failed."),
+    "seal": AlertKind("yellow", "A seal is late."),
+    "disk": AlertKind("red", "A disk is almost full."),
+    "replay": AlertKind("red", "A replay found decisions or rows that are not as they were recorded."),
     "retention": AlertKind("yellow", "Much content would be erased by keep_days; it waits for a second look a day later."),
 }
 
@@ -61,6 +68,18 @@ def raise_alert(connection: sa.Connection, *, kind: str, occasion: str, message:
     """Add an alert unless this occasion has one."""
     row = {"occasion": occasion, "kind": kind, "message": message, "raised_at": now()}
     insert_new_recorded(connection, "alert", [row], "occasion")
+
+
+def count_alert(connection: sa.Connection, *, kind: str, message: str, at: datetime, times: int = 1) -> None:
+    """Raise an alert that may repeat itself: one a day (UTC) with a count; after it was closed, another one."""
+    today = f"{kind}:{at:%Y-%m-%d}"
+    number = sa.select(sa.func.count()).where(
+        alerts.c.occasion.startswith(f"{today} ", autoescape=True), alerts.c.closed_at.is_not(None)
+    )
+    occasion = f"{today} {connection.scalar(number) or 0}"
+    row = {"occasion": occasion, "kind": kind, "message": message, "raised_at": now(), "times": 0}
+    insert_new_recorded(connection, "alert", [row], "occasion")
+    connection.execute(sa.update(alerts).where(alerts.c.occasion == occasion).values(times=alerts.c.times + times))
 
 
 def close_alert(database: Database, alert_id: int, by: str) -> bool:
@@ -79,39 +98,62 @@ def close_alert(database: Database, alert_id: int, by: str) -> bool:
 def raise_periodic_alerts(trial: Trial, at: datetime) -> None:
     """Raise the alerts that no single request would, at most once a day each."""
     with trial.database.autocommit() as connection:
-        messages = list(_find_messages(trial, connection, at))
+        troubles = list(find_troubles(trial, connection, at))
     day = at.astimezone(trial.settings.zone).date().isoformat()
     with trial.database.transaction() as connection:
-        for kind, message in messages:
-            raise_alert(connection, kind=kind, occasion=f"{kind}:{day}", message=message)
+        for trouble in troubles:
+            if trouble.is_new:
+                raise_alert(connection, kind=trouble.kind, occasion=f"{trouble.kind}:{day}", message=trouble.message)
 
 
-def _find_messages(trial: Trial, connection: sa.Connection, at: datetime) -> Iterator[tuple[str, str]]:
-    """Kind and message of every alert that is due."""
+def find_troubles(trial: Trial, connection: sa.Connection, at: datetime) -> Iterator[Trouble]:
+    """What is not as it should be at this moment."""
     settings = trial.settings.alerts
     received = decisions.c.received_at
     # Decisions that a clock ahead of time dated into the future are no news; a study without any has not begun.
     last = connection.scalar(sa.select(sa.func.max(received)).where(received <= at))
     if last is not None and at - last > timedelta(hours=settings.no_data_hours):
         words = f"no decision was asked for in the last {settings.no_data_hours:g} hours"
-        yield (
-            "no-data",
-            f"{words}; the last was at {last.astimezone(trial.settings.zone):%Y-%m-%d %H:%M} {trial.settings.time_zone}",
-        )
+        local = f"{last.astimezone(trial.settings.zone):%Y-%m-%d %H:%M} {trial.settings.time_zone}"
+        yield Trouble("no-data", f"{words}; the last was at {local}")
     recent = sa.select(decisions.c.source).where(received > at - timedelta(hours=24), decisions.c.available)
     sources = Counter(connection.scalars(recent))
     total = sources.total()
     if total >= MINIMUM_DECISIONS and sources["fallback"] / total > settings.max_fallback_share:
-        yield "fallbacks", f"{sources['fallback']} of {total} decisions of the last 24 hours were made by the fallback"
+        words = f"{sources['fallback']} of {total} decisions of the last 24 hours were made by the fallback"
+        yield Trouble("fallbacks", words)
     # An app whose key has ended gets no decisions.
     expires = keys.c.expires_at
     soon = (keys.c.revoked_at.is_(None), expires > at, expires < at + timedelta(days=KEY_WARNING_DAYS))
     if prefixes := list(connection.scalars(sa.select(keys.c.prefix).where(*soon).order_by(expires))):
         words = f"key {', '.join(prefixes)} {'ends' if len(prefixes) == 1 else 'end'} within {KEY_WARNING_DAYS} days"
-        yield "key-expiry", f"{words}; make new ones with surefoot keys create"
+        yield Trouble("key-expiry", f"{words}; make new ones with surefoot keys create")
     if warnings := count_warnings(trial, at).most_common(WARNINGS_NAMED):
         listed = "; ".join(f"{warning} ({number:,} decisions)" for warning, number in warnings)
-        yield "context", f"{listed}; mend the app or the study"
+        yield Trouble("context", f"{listed}; mend the app or the study")
+    yield from find_upkeep_troubles(trial, connection, at)
+
+
+@dataclass(frozen=True)
+class TrialState:
+    """The state of the whole trial: green only while nothing is wrong and nothing waits for a person."""
+
+    severity: str
+    """Of the most serious reason."""
+    reasons: list[tuple[str, str, str]]
+    """Severity, kind and words, the most serious first; open alerts and troubles of this moment, one of each kind."""
+
+
+def assess_trial(trial: Trial, at: datetime) -> TrialState:
+    """What is wrong now, and what was wrong and is not yet dealt with."""
+    unclosed = sa.select(alerts.c.kind, alerts.c.message).where(alerts.c.closed_at.is_(None)).order_by(alerts.c.id)
+    with trial.database.snapshot() as connection:
+        messages = {row.kind: row.message for row in connection.execute(unclosed)}
+        messages |= {trouble.kind: trouble.message for trouble in find_troubles(trial, connection, at)}
+    order = list(SEVERITIES)
+    reasons = [(find_severity(kind), kind, message) for kind, message in messages.items()]
+    reasons.sort(key=lambda reason: order.index(reason[0]))
+    return TrialState(reasons[0][0] if reasons else order[-1], reasons)
 
 
 def count_warnings(trial: Trial, at: datetime) -> Counter[str]:

@@ -23,7 +23,7 @@ from surefoot.service.database import schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import SALT_BYTES, insert_new_recorded, record
 from surefoot.service.database.schema import activations, decisions, outcomes, participant_events, participants
-from surefoot.service.trial.alerts import raise_alert
+from surefoot.service.trial.alerts import count_alert
 from surefoot.service.trial.api_models import ApiError, DecisionRequest, Outcome
 from surefoot.service.trial.participants import IS_WITHDRAWN, PAUSED, STATUSES, WITHDRAWN
 from surefoot.service.trial.states import Observation, check_types, contexts_to_states, derive_now, find_warnings
@@ -312,9 +312,9 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
         disagreeing = [receipt["decision_id"] for receipt in receipts if receipt["action_prob_agrees"] is False]
         with trial.database.transaction() as connection:
             insert_new_recorded(connection, "outcome", list(rows.values()), "fingerprint")
-            for decision_id in disagreeing:
-                message = f"a client believes another probability than decision {decision_id} had"
-                raise_alert(connection, kind="probability", occasion=f"probability:{decision_id}", message=message)
+            if disagreeing:
+                message = f"a client believes another probability than decision {disagreeing[0]} had"
+                count_alert(connection, kind="probability", message=message, at=received, times=len(disagreeing))
     return receipts
 
 

@@ -16,7 +16,7 @@ from surefoot.service.database.clock import JUMP, ClockWatch
 from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import activations, policies, scheduled, studies
 from surefoot.service.database.schema import updates as update_rows
-from surefoot.service.trial.alerts import raise_alert, raise_periodic_alerts
+from surefoot.service.trial.alerts import count_alert, raise_alert, raise_periodic_alerts
 from surefoot.service.trial.retention import erase_by_schedule
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import updates
@@ -109,7 +109,7 @@ def _check_clock(trial: Trial, at: datetime, watch: ClockWatch | None) -> tuple[
     with trial.database.transaction() as connection:
         if message is not None:
             steady_since = at
-            raise_alert(connection, kind="clock", occasion=f"clock:{at:%Y-%m-%dT%H:%M}", message=message)
+            count_alert(connection, kind="clock", message=message, at=at)
             connection.execute(sa.delete(scheduled).where(scheduled.c.taken_at > at + AHEAD))
         for job, moment in ((LOOKED, at), (STEADY, steady_since)):
             changed = connection.execute(sa.update(scheduled).where(scheduled.c.job == job).values(taken_at=moment))
