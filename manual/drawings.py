@@ -28,6 +28,7 @@ WORDS = {
     "cli": "one file per command; parses arguments, calls the library, prints",
     "service": "the decision service: api, dashboard, trial, updates, access, database, operations",
     "client": "what an app server asks the service with",
+    "personalisation": "whether an algorithm learned about people, or chance looks like it",
     "rehearsal": "a whole trial on simulated people",
     "trial_rules": "who decides, what is drawn, which policy may go live: the same for service and rehearsal",
     "fitting": "policies from logs, resumable",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         evaluation,
         explain,
         fitting,
+        personalisation,
         policies,
         regression,
         rehearsal,
@@ -55,6 +56,7 @@ __all__ = [
     "fitting",
     "horizons",
     "method",
+    "personalisation",
     "policies",
     "pooling",
     "regression",
@@ -80,7 +82,7 @@ _MODULES_LATER = {
         name: f"surefoot.{name}"
         for name in (
             *("audit", "client", "datasets", "effects", "evaluation", "explain", "fitting", "policies", "regression"),
-            *("rehearsal", "sample_size", "screening", "simulators", "study"),
+            *("personalisation", "rehearsal", "sample_size", "screening", "simulators", "study"),
         )
     },
 }

@@ -251,3 +251,23 @@ def test_options_change_what_the_study_asks(trial_folder):
 def test_options_that_cannot_be_right_are_refused(trial_folder, options, message):
     with pytest.raises(sf.InputError, match=message):
         run("effects", trial_folder / "logs.csv", "--study", trial_folder / "study.toml", *options)
+
+
+def test_personalised_in_words_in_numbers_and_as_a_page(tmp_path):
+    text = (
+        STUDY + '[method]\nname = "ts"\npooling = "all"\n[trial]\nday_boundary = 5\n[trial.guard_rails]\nmax_influence = 1\n'
+    )
+    study = sf.Study.parse(text)
+    (tmp_path / "study.toml").write_text(text)
+    design = sf.rehearsal.TrialDesign(participants=5, days=4, per_day=5, update_every=2)
+    people = sf.simulators.HeartSteps(participants=5)
+    (record,) = sf.rehearsal.run_trials(people, sf.rehearsal.Candidate("ts", study), design, seeds=[1])
+    decisions = sf.rehearsal.write_trial(record, study, tmp_path / "trial")
+    options = ("personalised", decisions, "--study", tmp_path / "study.toml", "--resamples", 19, "--jobs", 1)
+    said = run(*options, "--html", tmp_path / "page.html", "--csv", tmp_path / "people.csv", "--out", tmp_path / "out")
+    assert "19 resampled trials without any advantage" in " ".join(said.split())
+    assert max(map(len, said.splitlines())) <= 80
+    assert "<h1>Did the algorithm personalise?</h1>" in (tmp_path / "page.html").read_text()
+    assert (tmp_path / "people.csv").read_text().splitlines()[0].count("p_value") == 2
+    assert json.loads((tmp_path / "out" / "personalised.json").read_text())["resamples"] == 19
+    assert len(json.loads(run(*options, "--json"))["people"]) == 5

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 
 from surefoot.policies.rules import (
     Boltzmann,
@@ -117,3 +118,19 @@ def test_smooth_allocation_stays_within_its_ends():
     rule = rules(2)[-1]
     found = rule.probabilities(50 * RNG.standard_normal((LANES, 3)))[:, 1]
     assert ((found >= 0.1) & (found <= 0.8)).all() and found.min() < 0.2 and found.max() > 0.5
+
+
+def test_how_sure_a_rule_is_that_sending_is_better():
+    """Φ of the standardised effect for a posterior, however it allocates; a sign for a rule without one."""
+    mean = np.array([[[1.0, -0.5]], [[0.0, 0.0]]])
+    covariance = np.broadcast_to(np.diag([0.0, 4.0]), (2, 2, 2))
+    states = np.array([[2.0], [3.0]])
+    expected = norm.cdf([(2.0 - 0.5) / 2.0, 0.0])
+    assert_allclose(PosteriorSampling(mean, covariance).prefers_sending(states), expected, rtol=1e-12)
+    curve = np.broadcast_to([0.2, 0.8, 5.0, 20.0, 1.0], (2, 5))
+    assert_allclose(SmoothAllocation(mean, covariance, curve).prefers_sending(states), expected, rtol=1e-12)
+    assert_array_equal(Boltzmann(mean).prefers_sending(states), [1.0, 0.5])
+    assert_array_equal(Boltzmann(-mean).prefers_sending(states), [0.0, 0.5])
+    assert_array_equal(Fixed(np.full((2, 2), 0.5)).prefers_sending(states), [0.5, 0.5])
+    three = np.array([[[-1.0, 0.0], [1.0, 0.0]]])
+    assert_array_equal(Boltzmann(three).prefers_sending(states[:1]), [1.0])

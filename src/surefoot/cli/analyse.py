@@ -1,4 +1,4 @@
-"""Analyses of logs and policies: `surefoot audit`, `explain`, `evaluate` and `effects`."""
+"""Analyses of logs and policies: `surefoot audit`, `explain`, `evaluate`, `effects` and `personalised`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from surefoot.atomic_files import json_text
 from surefoot.cli import application
 from surefoot.errors import InputError
 
@@ -215,3 +216,59 @@ def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:
         key, words, _ = next(list_mistakes(error, type(study)))
         raise InputError(f"{'.'.join(key)}: {words}".removeprefix(": ")) from error
     return changed.effects
+
+
+PERSONALISED_EXAMPLES = """**Examples**
+
+    surefoot export decisions.csv
+
+    surefoot personalised decisions.csv --study decisions.study.toml --html personalised.html
+
+    surefoot personalised decisions.csv --resamples 999 --out personalised    # goes on after an interruption
+"""
+
+
+@application.app.command("personalised", epilog=PERSONALISED_EXAMPLES)
+def show_personalisation(
+    logs: Annotated[Path, typer.Argument(help="The decisions of a trial, with the files that `surefoot export` writes.")],
+    study: application.StudyFile = application.STUDY,
+    resamples: Annotated[int, typer.Option(help="Resampled trials without any advantage.")] = 199,
+    seed: Annotated[int, typer.Option(help="Of the resampled draws.")] = 0,
+    per_day: Annotated[int | None, typer.Option(help="Decision points a day, if study and times do not say.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder that keeps finished resamples, and the results.")] = None,
+    jobs: application.Jobs = 0,
+    html: application.HtmlFile = None,
+    csv: application.CsvFile = None,
+    as_json: application.AsJson = False,
+) -> None:
+    """Test whether the algorithm of a trial learned something about people, or whether chance looks like it.
+
+    The trial is rerun on outcomes from which the effects of prompts are taken out. With --out the same command continues
+    after an interruption.
+    """
+    from surefoot.data.frames import csv_text
+    from surefoot.experiments.engine import UnitProgress
+    from surefoot.personalisation import check_personalisation
+
+    try:
+        with application.print_fit_warnings():
+            result = check_personalisation(
+                study,
+                logs,
+                resamples=resamples,
+                seed=seed,
+                per_day=per_day,
+                folder=out,
+                jobs=jobs,
+                progress=UnitProgress("personalised"),
+            )
+    except KeyboardInterrupt:
+        typer.echo(
+            application.INTERRUPTED if out is not None else "Interrupted. With --out finished parts are kept.", err=True
+        )
+        raise
+    texts: dict[Path | None, str] = {csv: csv_text(result.to_frame())}
+    if out is not None:
+        texts[out / "personalised.json"] = json_text(result.to_dict()) + "\n"
+    source = application.name_source(logs, study)
+    application.show_result(result, result.to_dict() if as_json else None, html, source=source, texts=texts)

@@ -28,7 +28,7 @@ PANELS = {
     "Look at data": ("init", "screen", "import"),
     "Learn": ("fit", "audit", "explain", "evaluate", "prior"),
     "Plan": ("size", "rehearse"),
-    "Analyse": ("effects",),
+    "Analyse": ("effects", "personalised"),
     "Run a trial": (
         *("serve", "update", "keys", "policies", "alerts", "replay", "seal", "export", "erase", "backup", "restore"),
         *("db", "qualify"),
@@ -91,6 +91,7 @@ HtmlFile = Annotated[Path | None, typer.Option(help="Also write a self-contained
 CsvFile = Annotated[Path | None, typer.Option(help="Also write the table as CSV.", callback=check_writable)]
 LatexFile = Annotated[Path | None, typer.Option(help="Also write the table as LaTeX (booktabs).", callback=check_writable)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON on standard output.")]
+Jobs = Annotated[int, typer.Option(help="Processes; 0 means one per core. Never changes a number.")]
 Scheduler = Annotated[
     str | None, typer.Option(help="Address of a Dask scheduler; without it dask starts workers on this machine.")
 ]

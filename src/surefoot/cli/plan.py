@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from surefoot.sample_size import Moderator
 
 QUICK_REPLICATES = 3
-Jobs = Annotated[int, typer.Option(help="Processes; 0 means one per core. Never changes a number.")]
 
 SIZE_EXAMPLES = """**Examples**
 
@@ -125,7 +124,7 @@ def rehearse(
     out: Annotated[
         Path | None, typer.Option(help="Folder for finished blocks, answers and manifest; nothing is written without it.")
     ] = None,
-    jobs: Jobs = 0,
+    jobs: application.Jobs = 0,
     engine: Annotated[str, typer.Option(help="`processes` on this machine, or `dask` (a cluster).")] = "processes",
     scheduler: application.Scheduler = None,
     score: Annotated[Path | None, typer.Option(help="A rehearsal's folder, to compare with the trial's export.")] = None,
@@ -200,7 +199,7 @@ def reproduce(
     ratio: Annotated[float, typer.Option(help="ψ, share of decision points with an outlier, where it is not swept.")] = 0.04,
     strength: Annotated[float, typer.Option(help="ν, strength of the outliers, where it is not swept.")] = 5.0,
     seed: Annotated[int, typer.Option(help="Root of all random numbers.")] = 0,
-    jobs: Jobs = 0,
+    jobs: application.Jobs = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
 ) -> None:

@@ -243,9 +243,8 @@ class Policies:
         """The rules of the given people, in their order."""
         return self._rules[self._rows(participants)]
 
-    def save(self, path: str | Path) -> None:
-        """Write to a `.json` or `.parquet` file, whole or not at all; `load` gives the same numbers to the last bit."""
-        path = Path(path)
+    def _header(self) -> dict[str, Any]:
+        """What a file says of them, without the arrays of participants."""
         header = {
             "format": FORMAT,
             "surefoot": __version__,
@@ -255,24 +254,62 @@ class Policies:
             "actions": list(self.action_names),
             "made_for": self.made_for,
             "training": None if self.training is None else self.training.fingerprint,
-            "shapes": {name: values.shape[1:] for name, values in self.rule.arrays().items()},
+            "shapes": {name: list(values.shape[1:]) for name, values in self.rule.arrays().items()},
         }
         if self.anybody is not None:
             header["anybody"] = {name: values.tolist() for name, values in self.anybody.arrays().items()}
+        return header
+
+    def _columns(self) -> dict[str, Any]:
+        """Whose rules they are, and the numbers of every rule in one row for each array."""
         participants = ["everyone"] if self.participants is None else self.participants.tolist()
         flat = {name: values.reshape(len(self), -1) for name, values in self.rule.arrays().items()}
+        return {"participants": participants, **flat}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of a `.json` file of them; `from_dict` gives the same numbers to the last bit."""
+        columns = {name: values if isinstance(values, list) else values.tolist() for name, values in self._columns().items()}
+        return {**self._header(), **columns}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Policies":
+        """The inverse of `to_dict`; a `ValueError`, `KeyError` or `TypeError` where the content is not one of policies."""
+        if content.get("format") != FORMAT:
+            raise ValueError(f"its format is {content.get('format')!r}, not {FORMAT!r}")
+        participants = np.asarray(content["participants"])
+
+        def read_rule(numbers: Mapping[str, Any], *batch: int) -> DecisionRule:
+            shapes = {name: (*batch, *shape) for name, shape in content["shapes"].items()}
+            arrays = {name: np.asarray(numbers[name], dtype=np.float64) for name in shapes}
+            if any(values.size != prod(shapes[name]) or not np.isfinite(values).all() for name, values in arrays.items()):
+                raise ValueError("its numbers are not complete and finite")
+            return RULES.find(content["kind"])(**{name: values.reshape(shapes[name]) for name, values in arrays.items()})
+
+        return cls(
+            participants=None if content["pooled"] else participants,
+            rule=read_rule(content, len(participants)),
+            action_names=tuple(content["actions"]),
+            state_names=tuple(content["states"]),
+            made_for=content.get("made_for"),
+            training=FiledTraining(content["training"]) if content.get("training") else None,
+            anybody=read_rule(content["anybody"]) if content.get("anybody") else None,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write to a `.json` or `.parquet` file, whole or not at all; `load` gives the same numbers to the last bit."""
+        path = Path(path)
         if path.suffix == ".json":
-            columns = {"participants": participants, **{name: values.tolist() for name, values in flat.items()}}
             with atomic_write(path) as temporary:
-                temporary.write_text(json.dumps({**header, **columns}, allow_nan=False) + "\n", encoding="utf-8")
+                temporary.write_text(json.dumps(self.to_dict(), allow_nan=False) + "\n", encoding="utf-8")
         elif path.suffix == ".parquet":
             import pyarrow as pa
             from pyarrow import parquet
 
-            lists = {name: pa.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1]) for name, rows in flat.items()}
-            table = pa.table({"participant": participants, **lists})
+            participants, *arrays = self._columns().items()
+            lists = {name: pa.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1]) for name, rows in arrays}
+            table = pa.table({"participant": participants[1], **lists})
             with atomic_write(path) as temporary:
-                parquet.write_table(table.replace_schema_metadata({"surefoot": json.dumps(header)}), temporary)
+                parquet.write_table(table.replace_schema_metadata({"surefoot": json.dumps(self._header())}), temporary)
         else:
             raise InputError(f"{path}: policies are saved as .json or .parquet")
 
@@ -306,35 +343,14 @@ def load(path: str | Location) -> Policies:
     if not path.exists():
         raise InputError(f"{path}: there is no such file; check the name and the folder")
     try:
-        if path.suffix == ".json":
-            header = columns = json.loads(path.read_text(encoding="utf-8"))
-        else:
-            header, columns = _read_parquet(path)
-        if header.get("format") != FORMAT:
-            raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
-        participants = np.asarray(columns["participants"])
-
-        def read_rule(numbers: Mapping[str, Any], *batch: int) -> DecisionRule:
-            shapes = {name: (*batch, *shape) for name, shape in header["shapes"].items()}
-            arrays = {name: np.asarray(numbers[name], dtype=np.float64) for name in shapes}
-            if any(values.size != prod(shapes[name]) or not np.isfinite(values).all() for name, values in arrays.items()):
-                raise ValueError("its numbers are not complete and finite")
-            return RULES.find(header["kind"])(**{name: values.reshape(shapes[name]) for name, values in arrays.items()})
-
-        return Policies(
-            participants=None if header["pooled"] else participants,
-            rule=read_rule(columns, len(participants)),
-            action_names=tuple(header["actions"]),
-            state_names=tuple(header["states"]),
-            made_for=header.get("made_for"),
-            training=FiledTraining(header["training"]) if header.get("training") else None,
-            anybody=read_rule(header["anybody"]) if header.get("anybody") else None,
-        )
+        is_text = path.suffix == ".json"
+        return Policies.from_dict(json.loads(path.read_text(encoding="utf-8")) if is_text else _read_parquet(path))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(f"{path}: not a file of policies ({error}); write one with policies.save") from error
 
 
-def _read_parquet(path: Location) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read_parquet(path: Location) -> dict[str, Any]:
+    """The content of a file or folder, as `to_dict` has it."""
     files = list_parquet(path) if path.is_dir() else [path]
     headers = [json.loads((open_parquet(file).schema_arrow.metadata or {})[b"surefoot"]) for file in files]
     fingerprints = [header["training"] for header in headers]
@@ -342,7 +358,7 @@ def _read_parquet(path: Location) -> tuple[dict[str, Any], dict[str, Any]]:
     table = read_parquet(path)
     table = table.sort_by("participant") if path.is_dir() else table
     columns = {name: table[name].combine_chunks().flatten().to_numpy() for name in headers[0]["shapes"]}
-    return {**headers[0], "training": training}, {**columns, "participants": table["participant"].to_pylist()}
+    return {**headers[0], "training": training, **columns, "participants": table["participant"].to_pylist()}
 
 
 def _check_states(

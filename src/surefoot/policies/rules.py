@@ -123,6 +123,13 @@ class DecisionRule(ABC):
         """What draws it to each action rather than action 0 as a linear function of z(s), (*batch, actions − 1, m)."""
         return np.zeros((*self.batch, 1, 1))
 
+    def prefers_sending(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How sure it is, at states (*batch, variables), that an action is better than action 0: 0, 0.5 (a tie) or 1 for a
+        rule that does not know how sure it is."""
+        features = np.concatenate([state, np.ones((*state.shape[:-1], 1))], axis=-1)
+        largest = np.einsum("...aj,...j->...a", self.preferences(), features).max(axis=-1)
+        return np.asarray((np.sign(largest) + 1) / 2)
+
 
 RULES: Registry[type[DecisionRule]] = Registry("decision rule")
 register_rule = RULES.register
@@ -337,6 +344,10 @@ class _Posterior(DecisionRule):
         noise = rng.standard_normal((count, *self.batch, root.shape[-1]))
         mean = self.mean + np.einsum("...ij,...j->...i", root, noise).reshape(count, *self.mean.shape)
         return replace(self.repeat(count), mean=mean)
+
+    def prefers_sending(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The posterior probability that an action has a positive effect; for two actions Φ of the standardised one."""
+        return 1 - PosteriorSampling(self.mean, self.covariance).probabilities(state)[..., 0]
 
     @abstractmethod
     def weigh(self, mean: Array, covariance: Array) -> Array:

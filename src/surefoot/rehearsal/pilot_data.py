@@ -149,9 +149,14 @@ class PilotArrays:
         return np.moveaxis(self.state[..., self.read], -1, 0)
 
     @cached_property
+    def points(self) -> NDArray[np.int64]:
+        """Number of everybody's decision points."""
+        return np.asarray(self.present.sum(axis=1))
+
+    @cached_property
     def length(self) -> NDArray[np.int64]:
         """Everybody's decision points, of whole days if there is one."""
-        lengths = self.present.sum(axis=1)
+        lengths = self.points
         return np.asarray(np.where(lengths >= self.per_day, lengths // self.per_day * self.per_day, lengths))
 
     @property

@@ -235,8 +235,9 @@ class PilotModel(Simulator):
             start += size
 
     def _rows(self, state: Floats) -> NDArray[np.int64]:
-        """The decision point of the pilot that everybody repeats."""
-        return np.asarray(state[TIME].astype(np.int64) % self.people.length[self.person])
+        """The decision point of the pilot that everybody repeats; after the last one whole days begin again."""
+        time = state[TIME].astype(np.int64)
+        return np.asarray(np.where(time < self.people.points[self.person], time, time % self.people.length[self.person]))
 
     def _look_up_scores(self, state: Floats) -> Floats:
         """Scores of the state columns, (columns, *lanes)."""

@@ -58,15 +58,16 @@ def write_trial(record: TrialRecord, study: Study, folder: str | Path) -> Path:
     for name, table in tables.items():
         with atomic_write(decisions if name == "decisions" else name_beside(decisions, name, ".csv")) as temporary:
             csv.write_csv(table, temporary)
-    versions = []
-    for number, update in enumerate(record.updates, 1):
-        if update.policies is not None:
-            arrays = {name: values.tolist() for name, values in update.policies.rule.arrays().items()}
-            people = update.policies.participants
-            participants = ["everyone"] if people is None else people.tolist()
-            parameters = {"kind": update.policies.rule.name, "participants": participants, **arrays}
-            accepted = update.state == "done"
-            versions.append({POLICY: number, "update_id": number, "accepted": accepted, "parameters": parameters})
+    versions = [
+        {
+            POLICY: number,
+            "update_id": number,
+            "accepted": update.state == "done",
+            "parameters": update.policies.to_dict(),
+        }
+        for number, update in enumerate(record.updates, 1)
+        if update.policies is not None
+    ]
     with atomic_write(name_beside(decisions, "policies", ".json")) as temporary:
         temporary.write_text(json.dumps(versions, indent=1) + "\n", encoding="utf-8")
     return decisions

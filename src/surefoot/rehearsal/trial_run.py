@@ -80,6 +80,7 @@ def run_trials(
     *,
     seeds: Sequence[Seed],
     secrets: Sequence[bytes] | None = None,
+    attendance: "Attendance | None" = None,
 ) -> list[TrialRecord]:
     """Run one trial for each seed, all of them together.
 
@@ -100,6 +101,9 @@ def run_trials(
         One for each trial.
     secrets
         Keys of the draws, one for each trial; from the seeds unless given.
+    attendance
+        Everybody's decision points and the updates between them, such as those of a recorded trial; as the design has
+        them unless given.
 
     Returns
     -------
@@ -116,7 +120,10 @@ def run_trials(
     (60, 3)
     """
     keys = list(secrets or ()) or [next(streams(seed, "draws", ["secret"])).bytes(32) for seed in seeds]
-    trials = _Trials(simulator, candidate, design, seeds, keys)
+    if attendance is None:
+        _check_design(candidate.study, design)
+        attendance = Attendance(design, seeds)
+    trials = _Trials(simulator, candidate, design, attendance, seeds, keys)
     for day in range(design.calendar_days):
         trials.run_day(day)
     return [trials.finish(trial) for trial in range(len(seeds))]
@@ -142,8 +149,12 @@ class Attendance:
         self.left = np.full(self._patience.shape, np.nan)
         """The own day after which somebody left; NaN for others."""
 
-    def list_active(self, day: int) -> Marks:
-        """Who takes part on a day of the trial."""
+    def count_slots(self, day: int) -> int:
+        """Decision points on a day of the trial."""
+        return self._design.per_day
+
+    def list_active(self, day: int, slot: int = 0) -> Marks:
+        """Who takes part on a day of the trial, at a decision point of the day."""
         own_day = day - self.entry
         return np.asarray((own_day >= 0) & (own_day < self._design.days) & np.isnan(self.left))
 
@@ -160,19 +171,49 @@ class Attendance:
         self._passed = np.where(staying, self._passed + growth, self._passed)
         self.left = np.where(staying & (self._passed > self._patience), own_day, self.left)
 
+    def find_own_days(self, people: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The own day, from 0, of everybody's decision points."""
+        return np.asarray(time // self._design.per_day)
+
+    def find_times(self, study: Study, people: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[Any]:
+        """Timestamps where the study's days begin at a clock time, else everybody's decision points counted from 0."""
+        if not isinstance(study.days, str):
+            return time
+        design = self._design
+        slots = np.array([design.clock_time(0, slot).total_seconds() for slot in range(design.per_day)], dtype=np.int64)
+        days = self.entry[people] + time // design.per_day
+        return FIRST_DAY + (days * 86_400 + slots[time % design.per_day]).astype("timedelta64[s]")
+
+    def find_arrived(
+        self, trial: int, day: int, people: NDArray[np.int64], time: NDArray[np.int64], open_for: timedelta
+    ) -> Marks:
+        """Which outcomes are known in the night after a day: not too late to count, and not after somebody left."""
+        design = self._design
+        delay = design.outcome_delay
+        arrivals = [design.clock_time(*divmod(slot + delay, design.per_day)) for slot in range(design.per_day)]
+        counts = np.array([arrival - design.clock_time(0, slot) <= open_for for slot, arrival in enumerate(arrivals)])
+        last_day = np.fmin(day - self.entry, self.left[trial])
+        return np.asarray(counts[time % design.per_day] & (time + delay < (last_day[people] + 1) * design.per_day))
+
 
 class _Trials:
     """Several trials at the same time; arrays are (trials, people, …)."""
 
     def __init__(
-        self, simulator: Simulator, candidate: Candidate, design: TrialDesign, seeds: Sequence[Seed], secrets: list[bytes]
+        self,
+        simulator: Simulator,
+        candidate: Candidate,
+        design: TrialDesign,
+        attendance: Attendance,
+        seeds: Sequence[Seed],
+        secrets: list[bytes],
     ) -> None:
         study = candidate.study.with_trial_columns()
         self._candidate = candidate
         self._design = design
         self._study = study
         self._settings = study.trial or TrialSection()
-        _check_design(study, self._settings, design, simulator)
+        _check_people(study, design, simulator)
         without_screen = study.model_copy(update={"screen": ScreenSection(on=False)})
         self._update_study = study if design.screen else without_screen
         kinds = [kind for name, kind in study.variable_kinds.items() for _ in study.columns_of(name)]
@@ -183,7 +224,7 @@ class _Trials:
         self._ids = [f"p{person:0{digits}d}" for person in range(design.participants)]
         self._secrets = secrets
         self._simulation = simulator.start(seed=list(seeds))
-        self._attendance = Attendance(design, seeds)
+        self._attendance = attendance
         lanes = (len(seeds), design.participants)
         self._lanes = np.indices(lanes)
         self._source = np.full((*lanes, design.decision_points), UNAVAILABLE)
@@ -202,8 +243,8 @@ class _Trials:
         """All decision points of a day, and the update that may follow it."""
         active = self._attendance.list_active(day)
         if active.any():
-            for slot in range(self._design.per_day):
-                self._decide(self._design.clock_time(day, slot), active)
+            for slot in range(self._attendance.count_slots(day)):
+                self._decide(self._design.clock_time(day, slot), self._attendance.list_active(day, slot))
             self._attendance.end_day(day, active)
         if self._candidate.learns and self._design.updates_after(day) and day + 1 < self._design.calendar_days:
             for trial, updates in enumerate(self._updates):
@@ -333,11 +374,13 @@ class _Trials:
         names = self._study.state_names
         derived = {name: measured[:, names.index(name)] for name in self._study.derived_states}
         read = [number for number, name in enumerate(names) if name not in derived]
-        reported = np.where(self._has_arrived(trial, day, people, time), simulation.reported[trial][present], np.nan)
+        open_for = timedelta(hours=self._settings.outcome_hours)
+        arrived = self._attendance.find_arrived(trial, day, people, time, open_for)
+        reported = np.where(arrived, simulation.reported[trial][present], np.nan)
         columns = {
             "participants": np.array(self._ids)[entered],
             "participant_index": index,
-            "time": self._find_times(people, time),
+            "time": self._attendance.find_times(self._study, people, time),
             "state": measured[:, read],
             "available": (self._source[trial, people, time] != UNAVAILABLE).astype(np.float64),
             "action": simulation.actions[trial][present].astype(np.float64),
@@ -347,30 +390,11 @@ class _Trials:
         problems = Problems(participant=lambda row: self._ids[people[row]])
         return replace(check_measured(self._study, columns, problems), derived=derived or None)
 
-    def _find_times(self, people: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[Any]:
-        """Timestamps where the study's days begin at a clock time, else everybody's decision points counted from 0."""
-        if not isinstance(self._study.days, str):
-            return time
-        design = self._design
-        slots = np.array([design.clock_time(0, slot).total_seconds() for slot in range(design.per_day)], dtype=np.int64)
-        days = self._attendance.entry[people] + time // design.per_day
-        return FIRST_DAY + (days * 86_400 + slots[time % design.per_day]).astype("timedelta64[s]")
-
-    def _has_arrived(self, trial: int, day: int, people: NDArray[np.int64], time: NDArray[np.int64]) -> Marks:
-        """Which outcomes are known in the night after a day: not too late to count, and not after somebody left."""
-        design = self._design
-        open_for = timedelta(hours=self._settings.outcome_hours)
-        delay = design.outcome_delay
-        arrivals = [design.clock_time(*divmod(slot + delay, design.per_day)) for slot in range(design.per_day)]
-        counts = np.array([arrival - design.clock_time(0, slot) <= open_for for slot, arrival in enumerate(arrivals)])
-        last_day = np.fmin(day - self._attendance.entry, self._attendance.left[trial])
-        return np.asarray(counts[time % design.per_day] & (time + delay < (last_day[people] + 1) * design.per_day))
-
     def finish(self, trial: int) -> TrialRecord:
         measured = self._measure(trial, self._design.calendar_days - 1)
         people = measured.logs.participant_index
         time = np.arange(len(people)) - measured.logs.starts[people]
-        own_day = time // self._design.per_day
+        own_day = self._attendance.find_own_days(people, time)
         return TrialRecord(
             logs=finish_logs(self._study, measured).logs,
             measured=measured.logs,
@@ -384,11 +408,21 @@ class _Trials:
         )
 
 
-def _check_design(study: Study, settings: TrialSection, design: TrialDesign, simulator: Simulator) -> None:
-    """Refuse a design that does not fit the study or the simulator."""
+def _check_people(study: Study, design: TrialDesign, simulator: Simulator) -> None:
+    """Refuse people who are not as many as the design has, or whose states are not the study's."""
     people = len(simulator.participants)
     if people != design.participants:
         raise InputError(f"the simulator has {people} people, the design {design.participants}; draw as many as it needs")
+    if tuple(simulator.state_names) != study.state_names:
+        raise InputError(
+            f"the simulator has the states {list(simulator.state_names)}, the study {list(study.state_names)}; "
+            "name the same ones in the same order"
+        )
+
+
+def _check_design(study: Study, design: TrialDesign) -> None:
+    """Refuse a design that does not fit the study."""
+    settings = study.trial or TrialSection()
     if isinstance(study.days, int) and study.days != design.per_day:
         raise InputError(f"per_day is {design.per_day}, but the study's trial.day_boundary is {study.days}; make them equal")
     gap = design.clock_time(0, 1) - design.clock_time(0, 0) if design.per_day > 1 else timedelta(days=1)
@@ -402,9 +436,4 @@ def _check_design(study: Study, settings: TrialSection, design: TrialDesign, sim
         raise InputError(
             f"outcome_delay is {design.outcome_delay}, but the state '{following[0]}' follows outcomes, which simulated "
             "people know at once; set outcome_delay = 0, or leave the state out"
-        )
-    if tuple(simulator.state_names) != study.state_names:
-        raise InputError(
-            f"the simulator has the states {list(simulator.state_names)}, the study {list(study.state_names)}; "
-            "name the same ones in the same order"
         )

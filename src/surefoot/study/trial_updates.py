@@ -3,8 +3,10 @@
 `decisions.updates.csv` has a row for every update, also for refused ones. `decisions.learned.csv` has the outcomes that
 updates learned from, after screening, each with the first and the last update that knew it. In the decisions themselves
 `policy_id` is the policy version that decided, and `updates_before` the newest update that had read the logs before.
+`decisions.policies.json` has every policy version as a file of policies has it.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,6 +21,7 @@ from surefoot.data.locations import Location
 from surefoot.data.log_columns import Problems
 from surefoot.data.log_table import list_files
 from surefoot.errors import InputError
+from surefoot.policies.policies import Policies
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, log_layout, read_further_columns, transform_reward
 
@@ -156,6 +159,21 @@ def read_trial_updates(study: LogDescription, path: str | Location, read: StudyL
     versions = np.nan_to_num(policy).astype(np.int64)
     spans = _read_spans(study, _read_beside(decisions, "learned"), read, point)
     return TrialUpdates(versions, np.nan_to_num(before).astype(np.int64), made_by, spans)
+
+
+def read_policy_versions(path: str | Location) -> dict[int, Policies]:
+    """Every policy version of a trial, from the file next to its decisions."""
+    file = name_beside(list_files(path)[0], "policies", ".json")
+    if not file.is_file():
+        raise InputError(
+            f"{file} is not there: the logs do not say which policies decided; surefoot export writes it next to the "
+            "decisions"
+        )
+    try:
+        versions = json.loads(file.read_text(encoding="utf-8"))
+        return {int(version[POLICY]): Policies.from_dict(version["parameters"]) for version in versions}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file}: not the policies of a trial ({error}); export the trial again") from error
 
 
 def _name_column(study: LogDescription, name: str) -> str:
