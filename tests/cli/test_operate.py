@@ -1,5 +1,6 @@
 """The commands for the records of a trial, on SQLite, as people type them."""
 
+import json
 import re
 import sqlite3
 import threading
@@ -9,6 +10,7 @@ from typing import ClassVar
 from typer.testing import CliRunner
 
 from surefoot.cli import app
+from surefoot.errors import InputError
 from surefoot.service.database import databases
 from surefoot.study import Study
 from tests.cli.typed import run_words as run
@@ -99,3 +101,15 @@ def test_erasing_takes_two_steps_and_backups_learn_of_it(trial, tmp_path, monkey
     monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/other.db")
     said = run("restore", "backups/old.zip")
     assert "erased again 10 decisions, 8 outcomes" in said and "0 differences" in said and "0 discrepancies" in said
+
+
+def test_the_report_for_a_board_has_two_parts_and_asks_for_a_reason(trial, tmp_path):
+    fill(trial, people=2, points=5)
+    assert "board/board-open.html: the open part" in run("report", "--board")
+    assert "by_action" not in json.loads((tmp_path / "board/board-open.json").read_text())
+    for wrong in (["report"], ["report", "--board", "--closed"], ["report", "--board", "--reason", "x"]):
+        refused = CliRunner().invoke(app, wrong)
+        assert isinstance(refused.exception, InputError), wrong
+    assert "the closed part" in run("report", "--board", "--closed", "--reason", "second meeting", "--since", "2026-01-01")
+    closed = json.loads((tmp_path / "board/board-closed.json").read_text())
+    assert closed["unblindings"][0]["by"].startswith("command line") and len(closed["by_action"]) == 2

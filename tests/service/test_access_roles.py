@@ -41,6 +41,12 @@ PAGES = {
     "GET /policies/{policy_id}/activate": READERS,
     "GET /alerts": READERS,
     "GET /safety": BOARD,
+    "GET /safety/open.{form}": BOARD,
+    "POST /safety/closed": BOARD,
+    "GET /events": EVERYBODY,
+    "GET /events/{event_id}": EVERYBODY,
+    "POST /events": CARERS,
+    "POST /participants/{participant_id}/unblind": CARERS,
     "GET /staff": NOBODY,
     "GET /staff/staff-actions.csv": NOBODY,
     "POST /participants": CARERS,
@@ -62,17 +68,19 @@ FILLED = {
     "update_id": "1",
     "policy_id": "1",
     "alert_id": "1",
+    "event_id": "1",
     "name": "decisions",
-    "form": "csv",
 }
+FORMS = {"GET /download/{name}.{form}": "csv", "GET /safety/open.{form}": "html"}
 
 
 def list_pages():
     return {f"{method} {route.path}" for route in dashboard.router.routes for method in route.methods}
 
 
-def fill_in(path):
-    return re.sub(r"\{(\w+)\}", lambda name: FILLED[name[1]], path)
+def fill_in(route):
+    filled = {**FILLED, "form": FORMS.get(route)}
+    return re.sub(r"\{(\w+)\}", lambda name: filled[name[1]], route.split()[1])
 
 
 @pytest.fixture
@@ -96,7 +104,7 @@ def test_every_page_lets_in_its_roles_and_no_others(browser, busy):
         for route, allowed in PAGES.items():
             method, path = route.split()
             form = {"token": own} if method == "POST" else None
-            reply = browser.request(method, fill_in(path), data=form)
+            reply = browser.request(method, fill_in(route), data=form)
             refused = reply.status_code == 403 or (path == "/" and reply.headers.get("location") not in (None, "/"))
             assert refused == (role not in allowed | {"admin"}), (route, role, reply.status_code)
 
@@ -108,7 +116,7 @@ def test_a_coordinator_stays_blind(browser):
     sign_in(browser, "coordinator")
     texts = [
         browser.get(path).text.partition("</style>")[2]
-        for path in ("/participants", "/participants/p0", "/not-worn", "/adherence")
+        for path in ("/participants", "/participants/p0", "/not-worn", "/adherence", "/events")
     ]
     page = texts[1]
     for word in ("send", "Sent", "not sent", "probability", "warm-up", "fallback", "policy", ">0.500<", "/download"):

@@ -1,5 +1,6 @@
-"""The records of a trial: `surefoot export`, `backup`, `restore`, `erase`, `seal`, `replay` and `db`."""
+"""The records of a trial: `surefoot export`, `report`, `backup`, `restore`, `erase`, `seal`, `replay` and `db`."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -133,6 +134,39 @@ def erase(
     if not backups:
         typer.echo("older backups still hold the data; the next surefoot backup writes the list that restore applies, "
                    "or name their folders with --backups")  # fmt: skip
+
+
+@app.command()
+def report(
+    board: Annotated[bool, typer.Option("--board", help="The report for a meeting of a safety board.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the report, HTML and JSON.")] = Path("board"),
+    since: Annotated[
+        datetime | None, typer.Option(help="The last meeting, in the study's time zone: counts since then are added.")
+    ] = None,
+    closed: Annotated[bool, typer.Option("--closed", help="Write the closed part, with outcomes by action.")] = False,
+    reason: Annotated[str, typer.Option(help="Why the closed part is needed; it stays on record.")] = "",
+    study: TrialStudy = STUDY,
+    database: DatabaseUrl = None,
+) -> None:
+    """Write the report for a meeting of a safety board: the open part, or with --closed the part by action."""
+    if not board:
+        raise InputError("say which report: --board")
+    if closed != bool(reason.strip()):
+        raise InputError("the closed part needs --closed and --reason; who asks for it and why stays on record")
+    trial = open_trial(study, database)
+    from surefoot.service.access import name_operator
+    from surefoot.service.operations.board import make_closed_report, make_open_report
+
+    moment = None if since is None else since.replace(tzinfo=trial.settings.zone)
+    if closed:
+        made = make_closed_report(trial, moment, reason=reason.strip()[:200], by=name_operator())
+    else:
+        made = make_open_report(trial, moment)
+    page = out / f"board-{made.part}.html"
+    with refuse_unwritable(out):
+        out.mkdir(parents=True, exist_ok=True)
+    write_texts({page: made.to_html(), page.with_suffix(".json"): made.to_json()})
+    typer.echo(f"{page}: the {made.part} part; the same numbers in {page.with_suffix('.json').name}")
 
 
 @app.command()

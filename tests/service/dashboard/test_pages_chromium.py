@@ -35,6 +35,8 @@ CHARTS = {
     "/what-if": 0,
     "/what-if?state.weather=3&state.engagement=-1&state.place=home&participant=p0": 0,
     "/alerts": 0,
+    "/events": 0,
+    "/events/1": 0,
     "/safety": 0,
     "/staff": 0,
     "/policies/99": 0,
@@ -43,7 +45,7 @@ CHARTS = {
 PHONE, DESKTOP = 390, 1200
 LONGEST = 6000
 """Pixels of a page on a phone."""
-FILES = ("/download/", "/staff/staff-actions.csv")
+FILES = ("/download/", "/staff/staff-actions.csv", "/safety/open.")
 LOOK = """({
   width: document.documentElement.scrollWidth,
   height: document.documentElement.scrollHeight,
@@ -175,6 +177,10 @@ def fill_pages(trial):
         copy(schema.participants, people, id=lambda turn: f"participant-{turn:03d}")
         rows = [{**point, "id": f"{turn:032x}", "decision_idx": 100 + turn, "participant_id": "p0"} for turn in range(300)]
         connection.execute(sa.insert(schema.decisions), rows)
+        event = {"participant_id": "p0", "serious": True, "related": "not known", "description": "Felt dizzy. " * 40}
+        moments = {"happened_at": at, "recorded_at": at, "recorded_by": "key 0123456789ab", "salt": bytes(16)}
+        events = [{**event, **moments, "corrects": None if turn < 40 else 1} for turn in range(44)]
+        connection.execute(sa.insert(schema.adverse_events), events)
         copy(schema.staff_actions, 300)
         copy(schema.keys, 60, prefix=lambda turn: f"{turn:012x}")
         copy(

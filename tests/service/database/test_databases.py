@@ -5,7 +5,7 @@ from alembic.runtime.migration import MigrationContext
 
 from surefoot.service.database import databases
 from surefoot.service.database.clock import now
-from surefoot.service.database.schema import metadata, participants
+from surefoot.service.database.schema import adverse_events, metadata, participants
 
 
 def test_the_tables_are_what_the_code_thinks(empty):
@@ -78,10 +78,21 @@ def test_a_migration_that_fails_changes_nothing(empty, later_migration):
 
 
 def test_the_first_schema_can_be_upgraded(empty):
+    """The tables are today's then, and the database guards the new one."""
     databases.upgrade(empty)
-    with empty.engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE alerts DROP COLUMN times")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    with empty.transaction() as connection:
+        for statement in (
+            "ALTER TABLE alerts DROP COLUMN times",
+            "DROP TABLE adverse_events",
+            "ALTER TABLE erasures DROP COLUMN adverse_events",
+            "UPDATE alembic_version SET version_num = '0001'",
+        ):
+            connection.exec_driver_sql(statement)
     databases.upgrade(empty)
-    with empty.snapshot() as connection:
+    row = {"participant_id": "p0", "happened_at": now(), "serious": False, "related": "unrelated", "description": "x"}
+    with empty.transaction() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        connection.execute(sa.insert(participants), {"id": "p0", "registered_at": now()})
+        connection.execute(sa.insert(adverse_events), {**row, "recorded_at": now(), "recorded_by": "x", "salt": b"x"})
+    with pytest.raises(sa.exc.DBAPIError, match="append-only"), empty.transaction() as connection:
+        connection.execute(sa.delete(adverse_events))

@@ -8,6 +8,7 @@ from surefoot.service.access import record_action
 from surefoot.service.database.clock import VARIABLE
 from surefoot.service.database.schema import DecisionReply
 from surefoot.service.trial import alerts, decisions, participants
+from surefoot.service.trial.adverse_events import record_event
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.upkeep import BACKED_UP, SEALED
 from surefoot.service.updates import updates
@@ -61,6 +62,15 @@ def seed(trial, clock, people=4, days=10):
             record_action(connection, "schedule", action)
         for kind, words in (("no-data", "no decision was asked for in the last 24 hours"), ("policy-check", NASTY)):
             alerts.raise_alert(connection, kind=kind, occasion=f"{kind}:test", message=words)
+    record_event(
+        trial,
+        "p0",
+        happened_at=BEGIN + timedelta(days=3),
+        description="Fell on the stairs; a bruise.",
+        serious=False,
+        related="possibly related",
+        by="key 0123456789ab",
+    )
     return updates.list_policies(trial)
 
 

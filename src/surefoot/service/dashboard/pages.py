@@ -19,6 +19,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 
 from surefoot.reports.render import render
 from surefoot.service import access
@@ -51,6 +52,7 @@ PAGES = (
     ("/what-if", "What if", READERS),
     ("/alerts", "Alerts", READERS),
     ("/safety", "Safety", BOARD),
+    ("/events", "Adverse events", (*TEAM, "monitor")),
     ("/staff", "Staff", ("admin",)),
 )
 """Path, words and who may see it; the first that a role may see is where it arrives."""
@@ -253,12 +255,21 @@ def require_role(*roles: str) -> Any:
     async def check_role(request: Request, viewer: SignedIn) -> Viewer:
         role = viewer.caller.role
         if role in roles:
+            if viewer.is_blind:
+                await run_in_threadpool(record_view, viewer, request)
             return viewer
         if request.url.path == f"{viewer.root}/":
             raise RedirectError(viewer.pages[0][0].removeprefix(viewer.root))
         raise ApiError(403, "forbidden", f"this page is not for the role {role}; ask an admin what you need")
 
     return Depends(check_role)
+
+
+def record_view(viewer: Viewer, request: Request) -> None:
+    """What somebody who is blinded looks at is on the trail, so that the trial can show what they did not see."""
+    path = request.url.path.removeprefix(viewer.root) + (f"?{viewer.query}" if viewer.query else "")
+    with viewer.trial.database.transaction() as connection:
+        access.record_action(connection, viewer.caller.name, "viewed", path)
 
 
 async def find_sender(viewer: SignedIn, fields: Fields) -> Viewer:
@@ -285,9 +296,18 @@ async def find_carer(viewer: Sender) -> Viewer:
     return viewer
 
 
+async def find_board_sender(viewer: Sender) -> Viewer:
+    """A member of the board, an analyst or an admin who sent one of our forms."""
+    if viewer.caller.role not in BOARD:
+        raise ApiError(403, "forbidden", "the closed part is for the board; this needs the role monitor, analyst or admin")
+    return viewer
+
+
 Reader = Annotated[Viewer, require_role(*READERS)]
 TeamMember = Annotated[Viewer, require_role(*TEAM)]
 BoardMember = Annotated[Viewer, require_role(*BOARD)]
+BoardSender = Annotated[Viewer, Depends(find_board_sender)]
+StaffMember = Annotated[Viewer, require_role(*STAFF)]
 Admin = Annotated[Viewer, require_role("admin")]
 Actor = Annotated[Viewer, Depends(find_acting_admin)]
 Carer = Annotated[Viewer, Depends(find_carer)]

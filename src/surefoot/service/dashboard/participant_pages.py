@@ -23,6 +23,7 @@ from surefoot.service.dashboard import pages
 from surefoot.service.dashboard.charts import LINE, POINT, TEXT, draw_lines, make_svg, write_share
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions, outcomes, participant_events, participants
+from surefoot.service.operations.board import record_unblinding
 from surefoot.service.trial import states
 from surefoot.service.trial.api_models import ApiError, Registration
 from surefoot.service.trial.participants import (
@@ -380,11 +381,19 @@ def participant_page(
     download: pages.Download = "",
 ) -> Response:
     """One participant: timeline and decision points."""
-    trial = viewer.trial
-    participant = describe_participant(trial, participant_id, clock.now(), blind=viewer.is_blind)
     if download:
+        participant = describe_participant(viewer.trial, participant_id, clock.now(), blind=viewer.is_blind)
         columns = BLIND_COLUMNS if viewer.is_blind else POINT_COLUMNS
         return pages.send_csv(viewer, f"participant-{participant_id}", columns, participant["points"])
+    return show_participant(viewer, participant_id, page, by, blind=viewer.is_blind)
+
+
+def show_participant(
+    viewer: pages.Viewer, participant_id: str, page: int = 1, by: pages.By = "decided", *, blind: bool
+) -> Response:
+    """The page of a participant, blindly or not."""
+    trial = viewer.trial
+    participant = describe_participant(trial, participant_id, clock.now(), blind=blind)
     listing = pages.cut_page(participant["points"], page, POINTS_SHOWN)
     status = find_status(trial, participant_id)
     return viewer.page(
@@ -393,6 +402,7 @@ def participant_page(
         listing=listing,
         timeline=draw_timeline(listing.rows, trial.settings.zone, pages.MOMENTS[by]),
         by=by,
+        blind=blind,
         paused=status == PAUSED,
         withdrawn=status == WITHDRAWN,
     )
@@ -405,6 +415,14 @@ def withdraw_participant(participant_id: str, viewer: pages.Carer, fields: pages
         raise ApiError(422, "invalid", f"write the participant's id, {participant_id}, to confirm; nothing was changed")
     withdraw(viewer.trial, participant_id, reason=pages.read_reason(fields), by=viewer.caller.name)
     return pages.go_to(f"/participants/{participant_id}")
+
+
+@pages.router.post("/participants/{participant_id}/unblind")
+def unblind(participant_id: str, viewer: pages.Carer, fields: pages.Fields) -> Response:
+    """One participant's actions, once, in an emergency: who sees them and why is on the trail first."""
+    page = show_participant(viewer, participant_id, blind=False)
+    record_unblinding(viewer.trial, participant_id, reason=pages.read_reason(fields), by=viewer.caller.name)
+    return page
 
 
 @pages.router.post("/participants/{participant_id}/{change}")

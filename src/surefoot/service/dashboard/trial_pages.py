@@ -1,4 +1,4 @@
-"""Pages about the whole trial: overview, alerts, safety, staff and updates."""
+"""Pages about the whole trial: overview, alerts, staff and updates."""
 
 from collections import Counter
 from datetime import date, datetime
@@ -13,14 +13,7 @@ from surefoot.service.dashboard import pages, participant_pages
 from surefoot.service.dashboard.charts import draw_limits, draw_lines, draw_stacks, write_share
 from surefoot.service.database import clock
 from surefoot.service.database.schema import alerts, decisions, outcomes
-from surefoot.service.trial.alerts import (
-    SEVERITIES,
-    assess_trial,
-    close_alert,
-    count_safety,
-    count_warnings,
-    find_severity,
-)
+from surefoot.service.trial.alerts import SEVERITIES, assess_trial, close_alert, count_warnings, find_severity
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_status
 from surefoot.service.trial.trial import Trial
@@ -175,16 +168,6 @@ def close(alert_id: Id, viewer: pages.Actor) -> Response:
     """Mark an alert as dealt with; closing a closed one changes nothing."""
     close_alert(viewer.trial.database, alert_id, viewer.caller.name)
     return pages.go_to("/alerts")
-
-
-@pages.router.get("/safety")
-def safety_page(viewer: pages.BoardMember, download: pages.Download = "") -> Response:
-    """Counts for a safety board."""
-    counts = count_safety(viewer.trial, clock.now())
-    if download:
-        rows = [(name, "; ".join(value) if isinstance(value, list) else value) for name, value in counts.items()]
-        return pages.send_csv(viewer, "safety", ("count", "found"), rows)
-    return viewer.page("safety", counts=counts)
 
 
 @pages.router.get("/staff")

@@ -148,6 +148,7 @@ _KINDS = (
     Evidence("alert closed", schema.alerts, "closed_at", ("id", "occasion"), ("closed_at",), only_if="closed_at"),
     Evidence("staff action", schema.staff_actions, "done_at", ("id", "action")),
     Evidence("erasure", schema.erasures, "erased_at", ("id", "participant_id")),
+    Evidence("adverse event", schema.adverse_events, "recorded_at", ("id", "participant_id")),
 )
 EVIDENCE = {evidence.kind: evidence for evidence in _KINDS}
 

@@ -274,6 +274,21 @@ erasures = _table(
     _column("done_by", sa.String(64)),
     _column("decisions", sa.Integer, comment="number erased"),
     _column("outcomes", sa.Integer, comment="number erased"),
+    sa.Column("adverse_events", sa.Integer, comment="number whose description was erased"),
+)
+
+adverse_events = _table(
+    "adverse_events",
+    _key("id"),
+    _column("participant_id", sa.String(64), sa.ForeignKey("participants.id"), index=True),
+    sa.Column("corrects", Serial, sa.ForeignKey("adverse_events.id"), comment="the first record of the event; null: this"),
+    _column("happened_at", Instant, comment="as staff say"),
+    _column("serious", sa.Boolean),
+    _column("related", sa.String(16), comment="to the prompts, as staff judge it"),
+    _column("description", sa.Text, info={"erased": ""}),
+    _column("recorded_at", Instant),
+    _column("recorded_by", sa.String(64)),
+    sa.Column("salt", sa.LargeBinary, comment="of the digest of the description; null: it was erased"),
 )
 
 messages = _table(
@@ -294,7 +309,7 @@ messages = _table(
 
 APPEND_ONLY = (studies, policies, activations, participant_events, ledger, staff_actions, erasures)
 """Tables whose rows the database itself refuses to change or delete."""
-ERASABLE = (decisions, outcomes)
+ERASABLE = (decisions, outcomes, adverse_events)
 """Tables in which content can be erased, and nothing else changed."""
 
 

@@ -25,7 +25,17 @@ from surefoot.errors import InputError
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.ledger import BEGINNING, EVIDENCE, chain, digest_block
-from surefoot.service.database.schema import ERASABLE, LISTS, decisions, erasures, ledger, make_reply, outcomes, studies
+from surefoot.service.database.schema import (
+    ERASABLE,
+    LISTS,
+    adverse_events,
+    decisions,
+    erasures,
+    ledger,
+    make_reply,
+    outcomes,
+    studies,
+)
 from surefoot.service.trial.states import context_to_state, derive_now
 from surefoot.service.trial.trial import PolicyVersions, load_stored_study, read_draw_secret
 from surefoot.study import Study, TrialSection
@@ -427,6 +437,12 @@ class _Verifier:
             "decision": sa.select(decisions.c.id).where(decisions.c.salt.is_(None), ~allowed),
             "outcome": sa.select(outcomes.c.id).join_from(outcomes, decisions).where(outcomes.c.salt.is_(None), ~allowed),
         }
+        requested = sa.exists().where(
+            erasures.c.participant_id == adverse_events.c.participant_id,
+            erasures.c.received_before.is_(None),
+            adverse_events.c.recorded_at <= erasures.c.erased_at,
+        )
+        queries["adverse event"] = sa.select(adverse_events.c.id).where(adverse_events.c.salt.is_(None), ~requested)
         for kind, query in queries.items():
             for key in self._connection.scalars(query):
                 self._report(f"{kind} {key}", "was emptied without an erasure on record")

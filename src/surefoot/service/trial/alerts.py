@@ -48,6 +48,7 @@ KINDS = {
     "probability": AlertKind("red", "A client believes other probabilities than were drawn with."),
     "key-expiry": AlertKind("green", "Keys will soon expire; make new ones."),
     "context": AlertKind("yellow", "An app sends context variables that the study does not know."),
+    "adverse-event": AlertKind("red", "A serious adverse event was recorded."),
     "clock": AlertKind("yellow", "The server's clock was set, or the service was off for hours; check the clock."),
     "silence": AlertKind("yellow", "Participants have been silent for days."),
     "messages": AlertKind("yellow", "Messages to the team could not be delivered."),

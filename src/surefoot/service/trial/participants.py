@@ -18,7 +18,15 @@ from surefoot.service.access import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database, lift_time_limit, lock_content
 from surefoot.service.database.ledger import COPIED_VALUES, insert_new_recorded, insert_recorded
-from surefoot.service.database.schema import decisions, list_erasable, outcomes, participant_events, participants, updates
+from surefoot.service.database.schema import (
+    adverse_events,
+    decisions,
+    list_erasable,
+    outcomes,
+    participant_events,
+    participants,
+    updates,
+)
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import Trial, read_draw_secret
 
@@ -123,6 +131,8 @@ class Erasure:
 
     decisions: int
     outcomes: int
+    adverse_events: int = 0
+    """Events whose description was erased."""
 
 
 def ask_erasure(database: Database, participant_id: str, *, reason: str, by: str) -> ErasureRequest:
@@ -191,14 +201,20 @@ def erase_content(
     outcome_count = connection.execute(sa.update(outcomes).where(*outcome_conditions).values(**blanks)).rowcount
     erase_decisions = sa.update(decisions).where(*points).values(**list_erasable(decisions), salt=None)
     decision_count = connection.execute(erase_decisions).rowcount
-    if decision_count or outcome_count:
+    event_count = 0
+    if participant_id is not None and before is None:
+        # Only on request: the law lets no schedule shorten the record of a trial's safety.
+        described = (adverse_events.c.participant_id == participant_id, adverse_events.c.salt.is_not(None))
+        erase_events = sa.update(adverse_events).where(*described).values(**list_erasable(adverse_events), salt=None)
+        event_count = connection.execute(erase_events).rowcount
+    if decision_count or outcome_count or event_count:
         _blank_copies(connection)
         row = {"participant_id": participant_id, "received_before": before, "reason": reason, "erased_at": now()}
-        counts = {"decisions": decision_count, "outcomes": outcome_count}
+        counts = {"decisions": decision_count, "outcomes": outcome_count, "adverse_events": event_count}
         insert_recorded(connection, "erasure", {**row, "done_by": by, **counts})
-        words = f"{decision_count} decisions, {outcome_count} outcomes: {reason}"
+        words = f"{decision_count} decisions, {outcome_count} outcomes, {event_count} adverse events: {reason}"
         record_action(connection, by, "erased", participant_id or "everybody", words)
-    return Erasure(decision_count, outcome_count)
+    return Erasure(decision_count, outcome_count, event_count)
 
 
 def _select_content(participant_id: str | None, before: datetime | None) -> tuple[list[Any], list[Any]]:
@@ -233,5 +249,5 @@ def scrub_database(database: Database) -> None:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
         else:
             connection.exec_driver_sql("SET statement_timeout = 0")
-            connection.exec_driver_sql("VACUUM decisions, outcomes, updates")
+            connection.exec_driver_sql("VACUUM decisions, outcomes, adverse_events, updates")
             connection.exec_driver_sql("RESET statement_timeout")
