@@ -44,10 +44,10 @@ def restore(study, tmp_path):
     """Restore a backup into a new SQLite file and open the trial that it holds."""
     opened = []
 
-    def restore_and_open(path, text=study):
+    def restore_and_open(path, text=study, **settings):
         url = f"sqlite:///{tmp_path}/restored-{len(opened)}.db"
         database = databases.connect(url)
-        restored = backup.restore(path, database, by="test")
+        restored = backup.restore(path, database, by="test", **settings)
         database.close()
         opened.append(open_trial(text, url))
         return opened[-1], restored
@@ -104,8 +104,8 @@ def test_erase_and_restore_a_backup_from_before(trial, restore, tmp_path):
     assert answer(copy, "p1")["action"] == answer(trial, "p1")["action"]
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_keep_days_and_restore(url, restore, monkeypatch, tmp_path):
+    """A backup from after the erasure restores; one from before asks what to do with what has expired."""
     clock = Clock(monkeypatch, tmp_path)
     study = Study.parse(STUDY.replace("[trial]\n", "[trial]\nkeep_days = 30\n"))
     trial = open_trial(study, url)
@@ -116,11 +116,52 @@ def test_keep_days_and_restore(url, restore, monkeypatch, tmp_path):
     answer(trial, "p0", 1)
     assert erase_expired(trial, clock.moment) == Erasure(1, 0)
     backup.back_up(trial.database, tmp_path / "new.zip")
+    with pytest.raises(ValueError, match=r"1 decisions and 0 outcomes .* --expired erase"):
+        restore(tmp_path / "old.zip", study)
+    (tmp_path / "restored-0.db").unlink()
     for name, erased in (("new.zip", 0), ("old.zip", 1)):
-        copy, restored = restore(tmp_path / name, study)
-        assert restored.erased == Erasure(erased, 0), "without a list the study's own keep_days decides"
+        copy, restored = restore(tmp_path / name, study, expired="erase")
+        assert restored.erased == Erasure(erased, 0)
         assert account(copy.database) == 1
         assert str(SENTINEL).encode() not in read_files(copy)
+    trial.close()
+
+
+def test_a_clock_ahead_and_restore(url, restore, monkeypatch, tmp_path):
+    """What a wrong clock erased comes back from a good backup, and whom people erased stays erased and withdrawn."""
+    clock = Clock(monkeypatch, tmp_path)
+    study = Study.parse(STUDY.replace("[trial]\n", "[trial]\nkeep_days = 30\n"))
+    trial = open_trial(study, url)
+    fill(trial, points=3)
+    backup.back_up(trial.database, tmp_path / "good.zip")
+    erase(trial, "p1")
+    clock.set(BEGIN + timedelta(days=400))
+    assert erase_expired(trial, clock.moment).decisions == 3
+    backup.write_erasure_list(trial.database, tmp_path)
+    clock.set(BEGIN + timedelta(days=1))
+    with pytest.raises(ValueError, match=r"3 decisions and 3 outcomes .* check the server's clock"):
+        restore(tmp_path / "good.zip", study)
+    (tmp_path / "restored-0.db").unlink()
+    copy, restored = restore(tmp_path / "good.zip", study, expired="keep")
+    assert restored.erased == Erasure(3, 3) and account(copy.database) == 3
+    with pytest.raises(Exception, match="has withdrawn"):
+        answer(copy, "p1")
+    assert answer(copy, "p0")["action"] == answer(trial, "p0")["action"]
+    assert update(copy)[0] == "waiting"
+    trial.close()
+
+
+def test_a_clock_ahead_and_erase(url, study, monkeypatch, tmp_path):
+    """Decisions that a wrong clock dated into the future can be erased, and replay accuses nobody."""
+    clock = Clock(monkeypatch, tmp_path)
+    trial = open_trial(study, url)
+    register_participant(trial.database, "p0")
+    clock.set(BEGIN + timedelta(days=400))
+    answer(trial, "p0", 0, timestamp=BEGIN.isoformat())
+    clock.set(BEGIN + timedelta(hours=1))
+    answer(trial, "p0", 1, timestamp=clock.moment.isoformat())
+    erase(trial)
+    assert account(trial.database) == 2
     trial.close()
 
 
@@ -294,8 +335,12 @@ def test_upgrade_and_replay(empty, study, restore, tmp_path, later_migration):
     trial.close()
     seal = make_seal(empty)
     later_migration("op.add_column('decisions', sa.Column('remark', sa.Text))")
-    with pytest.raises(ValueError, match=r"schema version \d+, this release needs later; .* surefoot db upgrade"):
+    with pytest.raises(ValueError, match=r"needs later; back it up with surefoot backup and run surefoot db upgrade"):
         databases.prepare(empty)
+    assert backup.back_up(empty, tmp_path / "before.zip")["decisions"] == 81, "as the error says"
+    with pytest.raises(ValueError, match=r"made with schema version \d+, .* and then run surefoot db upgrade"):
+        restore(tmp_path / "before.zip")
+    (tmp_path / "restored-0.db").unlink()
     databases.upgrade(empty)
     assert account(empty, seal) == 40
     goes_on = open_trial(study, empty.url)

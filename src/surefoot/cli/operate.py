@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 import typer
@@ -66,11 +66,15 @@ def export(
 
 @app.command()
 def backup(
-    out: Annotated[Path, typer.Argument(help="A .zip file; it holds the study's secret, so keep it as safe as the trial.")],
+    out: Annotated[Path, typer.Argument(help="A .zip file, or .zip.age, which is encrypted; it holds the study's secret.")],
     database: DatabaseUrl = None,
 ) -> None:
-    """Write the whole trial to one file, and the list of erasures next to it, while the service runs."""
-    opened = open_database(database)
+    """Write the whole trial to one file, and the list of erasures next to it, while the service runs.
+
+    A name that ends with .age encrypts it by the passphrase in SUREFOOT_BACKUP_PASSPHRASE. A database of an earlier release
+    can be backed up too.
+    """
+    opened = open_database(database, any_schema=True)
     from surefoot.service.access import name_operator, record_action
     from surefoot.service.operations.backup import back_up, write_erasure_list
     from surefoot.service.trial.upkeep import BACKED_UP
@@ -83,8 +87,15 @@ def backup(
 
 
 @app.command()
-def restore(file: Annotated[Path, typer.Argument(help="The backup file.")], database: DatabaseUrl = None) -> None:
-    """Fill an empty database from a backup, repeat later erasures, then replay all decisions."""
+def restore(
+    file: Annotated[Path, typer.Argument(help="The backup file.")],
+    database: DatabaseUrl = None,
+    expired: Annotated[
+        Literal["erase", "keep"] | None,
+        typer.Option(help="Content that keep_days erased after the backup: erase it again, or keep it."),
+    ] = None,
+) -> None:
+    """Fill an empty database from a backup, repeat later erasures of participants, then replay all decisions."""
     need_service()
     from surefoot.service.access import name_operator
     from surefoot.service.database import databases
@@ -92,7 +103,7 @@ def restore(file: Annotated[Path, typer.Argument(help="The backup file.")], data
 
     opened = databases.connect(database)
     typer.echo(f"surefoot: using {opened.name}", err=True)
-    restored = backups.restore(file, opened, by=name_operator())
+    restored = backups.restore(file, opened, by=name_operator(), expired=expired)
     typer.echo(f"restored {restored.rows['decisions']:,} decisions, {restored.rows['outcomes']:,} outcomes")
     if restored.erasure_list is None:
         typer.echo(f"surefoot: no {backups.ERASURE_LIST} next to {file}: data erased after the backup are back", err=True)
@@ -129,6 +140,12 @@ def erase(
         return
     erased = participants.confirm_erasure(opened, participant, confirm, by=name_operator())
     typer.echo(f"{participant} is withdrawn; erased {erased.decisions:,} decisions and {erased.outcomes:,} outcomes")
+    if erased.is_scrubbed:
+        typer.echo("the database's files hold nothing of it any more")
+    else:
+        typer.echo(
+            "a reader keeps SQLite's log (-wal), which may hold it, from being emptied; the service tries until it is"
+        )
     for folder in backups or ():
         typer.echo(f"{write_erasure_list(opened, folder)}: restore applies it to every backup in this folder")
     if not backups:

@@ -39,14 +39,15 @@ def need_service() -> None:
             raise InputError(f"the decision service needs {module}; install it with: pip install 'surefoot[service]'")
 
 
-def open_database(url: str | None) -> "Database":
+def open_database(url: str | None, *, any_schema: bool = False) -> "Database":
     """The existing database of a trial; only `serve` and `restore` make one."""
     need_service()
     from surefoot.service.database import databases
 
     database = databases.connect(url, create=False)
     typer.echo(f"surefoot: using {database.name}", err=True)
-    databases.prepare(database, create=False)
+    if not any_schema or databases.schema_version(database) is None:
+        databases.prepare(database, create=False)
     return database
 
 

@@ -77,3 +77,25 @@ def test_a_damaged_erasure_list_stops_the_restore(trial, tmp_path):
     with copy.autocommit() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(secrets)) == 0
     copy.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_an_encrypted_backup_needs_its_passphrase(trial, tmp_path, monkeypatch):
+    fill(trial, people=1, points=5)
+    path = tmp_path / "trial.zip.age"
+    monkeypatch.setenv(backup.PASSPHRASE, "too short")
+    with pytest.raises(ValueError, match=r"12 characters or more; set SUREFOOT_BACKUP_PASSPHRASE"):
+        backup.back_up(trial.database, path)
+    assert not path.exists()
+    monkeypatch.setenv(backup.PASSPHRASE, "correct horse battery")
+    counts = backup.back_up(trial.database, path)
+    assert path.read_bytes().startswith(backup.AGE) and b"weather" not in path.read_bytes()
+    assert path.stat().st_mode & 0o077 == 0
+    copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
+    monkeypatch.setenv(backup.PASSPHRASE, "wrong horse battery")
+    with pytest.raises(ValueError, match="the passphrase is not the one"):
+        backup.restore(path, copy, by="test")
+    monkeypatch.setenv(backup.PASSPHRASE, "correct horse battery")
+    assert backup.restore(path, copy, by="test").rows == counts
+    assert replay(copy).differences == []
+    copy.close()

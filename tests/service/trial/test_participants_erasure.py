@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from surefoot.service.database import databases
+from surefoot.service.database.clock import now
 from surefoot.service.database.schema import decisions, erasures, outcomes, participant_events, staff_actions, updates
 from surefoot.service.operations.export import export_decisions
 from surefoot.service.operations.verification import make_seal, replay, verify
 from surefoot.service.trial import participants
+from surefoot.service.trial.api_models import Outcome
+from surefoot.service.trial.decisions import record_outcomes
 from surefoot.service.trial.participants import register_participant
+from surefoot.service.updates import schedule
 from tests.service.support.seeded_trial import BEGIN, Clock
 from tests.service.support.trials import answer, column, erase, fill, update
 
@@ -77,6 +82,36 @@ def test_it_takes_two_steps_and_the_right_code(trial, monkeypatch, tmp_path):
 def fill_one(trial):
     register_participant(trial.database, "p0")
     answer(trial, "p0", 0, timestamp=BEGIN.isoformat())
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_reader_that_keeps_the_log_is_named_and_the_schedule_empties_it_later(trial, tmp_path, monkeypatch):
+    log = tmp_path / "trial.db-wal"
+    monkeypatch.setattr(databases, "PRAGMAS", (*databases.PRAGMAS, "busy_timeout = 50"))
+    trial.database.close()
+    register_participant(trial.database, "p0")
+    answer(trial, "p0", context={"weather": SENTINEL, "engagement": 0.0, "place": "home"})
+    with trial.database.snapshot() as reader:
+        reader.execute(sa.select(decisions.c.id)).all()
+        assert not erase(trial).is_scrubbed
+        assert str(SENTINEL).encode() in log.read_bytes()
+    schedule.tick(trial, now())
+    assert str(SENTINEL).encode() not in log.read_bytes() + (tmp_path / "trial.db").read_bytes()
+
+
+def test_the_range_of_outcomes_does_not_outlive_them(trial):
+    """The largest outcome is somebody's."""
+    replies = fill(trial, points=40)
+    sent = Outcome(decision_id=replies[0].decision_id, proximal_outcome=SENTINEL, timestamp="2026-03-02T08:00:00Z")
+    record_outcomes(trial, [sent])
+    update(trial)
+    erase(trial)
+    assert not any(
+        str(SENTINEL) in text
+        for name in ("result", "findings", "message")
+        for text in column(trial, updates.c[name])
+        if text
+    )
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

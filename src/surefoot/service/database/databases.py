@@ -270,7 +270,7 @@ def prepare(database: Database, *, create: bool = True) -> None:
         upgrade(database)
     elif version != needed:
         words = f"the database has schema version {version}, this release needs {needed}"
-        raise InputError(f"{words}; back it up and run surefoot db upgrade")
+        raise InputError(f"{words}; back it up with surefoot backup and run surefoot db upgrade")
 
 
 @contextmanager

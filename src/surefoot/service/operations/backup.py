@@ -1,17 +1,21 @@
 """Backup and restore: the whole trial in one file, which any database of ours can be restored from.
 
-What was erased after a backup was made stands in a list next to the backups. A restore erases it again in the transaction
-that brings the rows back, so that erased content never returns, not even for a moment.
+A file whose name ends with `.age` is encrypted by a passphrase in the format of age (age-encryption.org), which other tools
+read too. What was erased after a backup was made stands in a list next to the backups. A restore erases it again in the
+transaction that brings the rows back, so that erased content never returns, not even for a moment. What the schedule erased
+because it was old is a question: the clock may have been wrong.
 """
 
 import hashlib
+import io
 import json
+import os
 import zipfile
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -29,6 +33,14 @@ from surefoot.version import __version__
 FORMAT = "surefoot-backup-1"
 BATCH = 1000
 ERASURE_LIST = "erasures.jsonl"
+ALEMBIC = "alembic_version"
+"""The table of the schema version, which is in the manifest."""
+PASSPHRASE = "SUREFOOT_BACKUP_PASSPHRASE"  # noqa: S105 - the name of a variable
+SHORTEST = 12
+ENCRYPTED = ".age"
+AGE = b"age-encryption.org/v1"
+"""How an encrypted file begins."""
+Expired = Literal["erase", "keep"]
 
 
 def _make_raw_table(table: sa.Table) -> sa.Table:
@@ -39,20 +51,45 @@ def _make_raw_table(table: sa.Table) -> sa.Table:
     return sa.Table(table.name, sa.MetaData(), *columns)
 
 
+def read_passphrase() -> str:
+    """The passphrase of encrypted backups."""
+    passphrase = os.environ.get(PASSPHRASE, "")
+    if len(passphrase) < SHORTEST:
+        raise InputError(f"encrypted backups need a passphrase of {SHORTEST} characters or more; set {PASSPHRASE}")
+    return passphrase
+
+
 def back_up(database: Database, path: Path) -> dict[str, int]:
     """Write all tables as they are at one moment, while the service goes on; rows of each table.
 
-    The file holds the study's secret: only its owner may read it.
+    The file holds the study's secret: only its owner may read it. The tables are those of the database, also where a
+    release before this one made them.
     """
-    counts = {table.name: 0 for table in metadata.sorted_tables}
+    passphrase = read_passphrase() if path.suffix == ENCRYPTED else None
+    with atomic_write(path, private=True) as temporary:
+        if passphrase is None:
+            return _write_archive(database, temporary)
+        import pyrage
+
+        # In memory: nothing that is not encrypted touches the disk.
+        archive = io.BytesIO()
+        counts = _write_archive(database, archive)
+        temporary.write_bytes(pyrage.passphrase.encrypt(archive.getvalue(), passphrase))
+        return counts
+
+
+def _write_archive(database: Database, target: Path | io.BytesIO) -> dict[str, int]:
+    counts: dict[str, int] = {}
     hashes = {}
-    with (
-        atomic_write(path, private=True) as temporary,
-        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
-        database.snapshot(unlimited=True) as connection,
-    ):
-        for table in map(_make_raw_table, metadata.sorted_tables):
+    revision = databases.schema_version(database)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive, database.snapshot() as connection:
+        stored = sa.MetaData()
+        stored.reflect(connection)
+        for table in stored.sorted_tables:
+            if table.name == ALEMBIC:
+                continue
             digest = hashlib.sha256()
+            counts[table.name] = 0
             ordered = sa.select(table).order_by(*table.primary_key.columns)
             rows = connection.execution_options(yield_per=BATCH).execute(ordered).mappings()
             with archive.open(f"{table.name}.jsonl", "w", force_zip64=True) as file:
@@ -63,15 +100,24 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
                     digest.update(line)
                     counts[table.name] += 1
             hashes[table.name] = digest.hexdigest()
-        manifest = {
-            "format": FORMAT,
-            "surefoot": __version__,
-            "revision": databases.newest_schema_version(),
-            "rows": counts,
-            "sha256": hashes,
-        }
+        manifest = {"format": FORMAT, "surefoot": __version__, "revision": revision, "rows": counts, "sha256": hashes}
         archive.writestr("manifest.json", json.dumps(manifest, indent=2))
     return counts
+
+
+def _open_archive(path: Path) -> zipfile.ZipFile:
+    """A backup for reading, whether it is encrypted or not."""
+    with path.open("rb") as file:
+        is_encrypted = file.read(len(AGE)) == AGE
+    if not is_encrypted:
+        return zipfile.ZipFile(path)
+    import pyrage
+
+    try:
+        return zipfile.ZipFile(io.BytesIO(pyrage.passphrase.decrypt(path.read_bytes(), read_passphrase())))
+    except pyrage.DecryptError as error:
+        words = "the passphrase is not the one that it was made with, or the file is damaged"
+        raise InputError(f"{path}: cannot be decrypted; {words}") from error
 
 
 def write_erasure_list(database: Database, folder: Path) -> Path:
@@ -102,11 +148,15 @@ class Restoration:
     """The list that was applied; None where there is none next to the backup."""
 
 
-def restore(path: Path, database: Database, *, by: str) -> Restoration:
-    """Fill an empty database from a backup and erase again what was erased since, whole or not at all."""
+def restore(path: Path, database: Database, *, by: str, expired: Expired | None = None) -> Restoration:
+    """Fill an empty database from a backup and erase again what was erased since, whole or not at all.
+
+    Content that the schedule erased since, or that is older than the study's `keep_days`, is erased again or kept as
+    `expired` says; where it says nothing and there is such content, nothing is restored.
+    """
     listed = path.parent / ERASURE_LIST
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _open_archive(path) as archive:
             manifest = json.loads(archive.read("manifest.json"))
             if manifest.get("format") != FORMAT:
                 raise InputError(f"{path}: not a backup of this kind")
@@ -128,7 +178,7 @@ def restore(path: Path, database: Database, *, by: str) -> Restoration:
                     if digest != manifest["sha256"][table.name]:
                         raise InputError(f"{path}: table '{table.name}' is not what was backed up; take another backup")
                 record_action(connection, by, "restored", path.name, f"{counts['decisions']} decisions")
-                erased = _erase_again(connection, listed, by)
+                erased = _erase_again(connection, listed, expired, by)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):
             raise
@@ -164,10 +214,12 @@ def _parse_row(line: bytes, table: sa.Table) -> dict[str, Any]:
     return row
 
 
-def _erase_again(connection: sa.Connection, listed: Path, by: str) -> Erasure:
-    """Erase what the list names, and what is older than the study keeps it; somebody who was erased has left as well."""
+def _erase_again(connection: sa.Connection, listed: Path, expired: Expired | None, by: str) -> Erasure:
+    """Erase what the list names, and what has expired; somebody who was erased has left as well."""
     known = set(connection.scalars(sa.select(participants.c.id)))
     erased = []
+    keep_days = read_newest_settings(connection).keep_days
+    cuts = [] if keep_days is None else [now() - timedelta(days=keep_days)]
     for number, line in enumerate(_read_lines(listed), 1):
         try:
             erasure = json.loads(line)
@@ -178,12 +230,18 @@ def _erase_again(connection: sa.Connection, listed: Path, by: str) -> Erasure:
         except (ValueError, KeyError, TypeError) as error:
             words = "not an erasure; surefoot backup and surefoot erase write the list"
             raise InputError(f"{listed}, line {number}: {words}") from error
-        if participant_id in known:
+        if participant_id is None:
+            cuts.append(before)
+        elif participant_id in known:
             withdraw_participant(connection, participant_id, reason=reason, by=by)
-        if participant_id is None or participant_id in known:
             erased.append(erase_content(connection, participant_id, before, reason=reason, by=by))
-    keep_days = read_newest_settings(connection).keep_days
-    if keep_days is not None:
-        before = now() - timedelta(days=keep_days)
-        erased.append(erase_content(connection, None, before, reason=f"restored, kept for {keep_days:g} days", by=by))
+    if cuts and expired != "keep":
+        again = erase_content(connection, None, max(cuts), reason="restored, no longer kept by the study", by=by)
+        if expired is None and (again.decisions or again.outcomes):
+            raise InputError(
+                f"the backup holds {again.decisions:,} decisions and {again.outcomes:,} outcomes that the schedule erased "
+                "since, or that are older than keep_days; check the server's clock, then say --expired erase to erase them "
+                "again, or --expired keep. Nothing was restored"
+            )
+        erased.append(again)
     return Erasure(sum(erasure.decisions for erasure in erased), sum(erasure.outcomes for erasure in erased))

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from surefoot.errors import InputError
 from surefoot.service.access import record_action
-from surefoot.service.database.clock import now
+from surefoot.service.database.clock import EPOCH, now
 from surefoot.service.database.databases import Database, lift_time_limit, lock_content
-from surefoot.service.database.ledger import COPIED_VALUES, insert_new_recorded, insert_recorded
+from surefoot.service.database.ledger import COPIED_VALUES, insert_new, insert_new_recorded, insert_recorded
 from surefoot.service.database.schema import (
     adverse_events,
     decisions,
@@ -25,6 +25,7 @@ from surefoot.service.database.schema import (
     outcomes,
     participant_events,
     participants,
+    scheduled,
     updates,
 )
 from surefoot.service.trial.api_models import ApiError
@@ -35,6 +36,8 @@ RESUMED = "resumed"
 WITHDRAWN = "withdrawn"
 STATUSES = (PAUSED, RESUMED, WITHDRAWN)
 ERASURE_REQUESTED = "erasure asked"
+SCRUB = "scrub"
+"""The job that is claimed while files may still hold what was erased."""
 CODE_HOURS = 24
 """How long an erasure that was asked for can be confirmed."""
 IS_WITHDRAWN = sa.exists().where(
@@ -133,6 +136,8 @@ class Erasure:
     outcomes: int
     adverse_events: int = 0
     """Events whose description was erased."""
+    is_scrubbed: bool = field(default=True, compare=False)
+    """Whether the database's files hold nothing of it any more."""
 
 
 def ask_erasure(database: Database, participant_id: str, *, reason: str, by: str) -> ErasureRequest:
@@ -162,8 +167,7 @@ def confirm_erasure(database: Database, participant_id: str, code: str, *, by: s
             raise InputError(f"'{code}' is not the code that was given last for {participant_id}; nothing was erased")
         withdraw_participant(connection, participant_id, reason=request.reason, by=by)
         erased = erase_content(connection, participant_id, None, reason=request.reason, by=by)
-    scrub_database(database)
-    return erased
+    return replace(erased, is_scrubbed=scrub_database(database))
 
 
 def _make_code(database: Database, participant_id: str, event_id: int) -> str:
@@ -185,7 +189,7 @@ def erase_expired(trial: Trial, at: datetime) -> Erasure | None:
         reason = f"kept for {days:g} days"
         erased = erase_content(connection, None, at - timedelta(days=days), reason=reason, by="schedule")
     if erased.decisions or erased.outcomes:
-        scrub_database(trial.database)
+        return replace(erased, is_scrubbed=scrub_database(trial.database))
     return erased
 
 
@@ -214,6 +218,7 @@ def erase_content(
         insert_recorded(connection, "erasure", {**row, "done_by": by, **counts})
         words = f"{decision_count} decisions, {outcome_count} outcomes, {event_count} adverse events: {reason}"
         record_action(connection, by, "erased", participant_id or "everybody", words)
+        connection.execute(insert_new(connection, scheduled), {"job": SCRUB, "taken_at": EPOCH})
     return Erasure(decision_count, outcome_count, event_count)
 
 
@@ -242,12 +247,30 @@ def _blank_copies(connection: sa.Connection) -> None:
             connection.execute(sa.update(updates).where(updates.c.id == update_id).values(result=new))
 
 
-def scrub_database(database: Database) -> None:
-    """Make the old values leave the files too, as far as the database can: SQLite's log is emptied, PostgreSQL vacuums."""
+def scrub_database(database: Database) -> bool:
+    """Make the old values leave the files too; False when a reader keeps SQLite from emptying its log (WAL).
+
+    SQLite overwrites what is erased (`secure_delete`), but its log holds the old pages until it is emptied. PostgreSQL
+    vacuums. The service tries again until it succeeds, also after a crash.
+    """
     with database.autocommit() as connection:
         if database.is_sqlite:
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            is_busy = bool(connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar())
         else:
             connection.exec_driver_sql("SET statement_timeout = 0")
             connection.exec_driver_sql("VACUUM decisions, outcomes, adverse_events, updates")
             connection.exec_driver_sql("RESET statement_timeout")
+            is_busy = False
+    if is_busy:
+        return False
+    with database.transaction() as connection:
+        connection.execute(sa.delete(scheduled).where(scheduled.c.job == SCRUB))
+    return True
+
+
+def finish_scrub(database: Database) -> None:
+    """Empty the files of what was erased, where that is still to be done."""
+    with database.autocommit() as connection:
+        is_pending = connection.scalar(sa.select(scheduled.c.job).where(scheduled.c.job == SCRUB)) is not None
+    if is_pending:
+        scrub_database(database)

@@ -17,6 +17,7 @@ from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import activations, policies, scheduled, studies
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.trial.alerts import count_alert, raise_alert, raise_periodic_alerts
+from surefoot.service.trial.participants import finish_scrub
 from surefoot.service.trial.retention import erase_by_schedule
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import updates
@@ -75,6 +76,7 @@ def tick(trial: Trial, at: datetime, watch: ClockWatch | None = None) -> int | N
         raise_periodic_alerts(trial, at)
     if trial.settings.keep_days is not None and claim_job(trial, f"keep:{at.astimezone(UTC):%Y-%m-%d}", at):
         erase_by_schedule(trial, at, steady_since)
+    finish_scrub(trial.database)
     updates.release_dead_update(trial)
     due = _find_last_update_moment(trial, at)
     if due is None:

@@ -231,9 +231,12 @@ def _describe_result(trial: Trial, proposal: Proposal, rows: list[Any]) -> dict[
     ]
     result: dict[str, Any] = {"study_id": trial.study_id, "implausible_rows": implausible}
     fit = proposal.fit
+    result |= summarise_part(trial.study, proposal.logs) if fit is None else fit.summary
+    # The ends of the range are what single participants sent, and would outlive their erasure.
+    del result["reward_range"]
     if fit is None:
-        return {**result, **summarise_part(trial.study, proposal.logs), "removed_rows": []}
-    result |= {**fit.summary, "removed_rows": _list_removed(fit, proposal.logs, rows)}
+        return {**result, "removed_rows": []}
+    result["removed_rows"] = _list_removed(fit, proposal.logs, rows)
     if proposal.coefficients:
         result |= {"standard_errors": proposal.coefficients, "coefficients": coefficient_intervals(fit.method)}
     return result
