@@ -37,7 +37,7 @@ def literals(model, field):
 
 def test_words_and_limits_are_those_of_the_service():
     assert set(get_args(exchange.Source)) == literals(DecisionReply, "source")
-    assert set(get_args(exchange.Status)) == literals(api_models.OutcomeReceipt, "status") | {"refused"}
+    assert set(get_args(exchange.Status)) == literals(api_models.OutcomeReceipt, "status")
     described = api_models.Outcomes.model_json_schema()["properties"]["outcomes"]
     assert described["maxItems"] == exchange.OUTCOMES_PER_BATCH
 

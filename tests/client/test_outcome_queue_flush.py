@@ -70,7 +70,7 @@ def test_what_the_service_did_not_keep_is_set_aside_with_the_reason(connect, ser
     client.queue_outcomes([unknown, *measured(decision, 0), ahead])
     with pytest.warns(QueueWarning, match="2 set aside"):
         receipts = client.flush()
-    assert [receipt.status for receipt in receipts] == ["unknown_decision", "recorded", "refused"]
+    assert [receipt.status for receipt in receipts] == ["unknown_decision", "recorded", "timestamp_in_future"]
     lines = [json.loads(line) for line in (tmp_path / "queue" / "set_aside.jsonl").read_text().splitlines()]
     assert lines[0]["reason"] == "unknown_decision" and "timestamp_in_future" in lines[1]["reason"]
     assert json.loads(lines[1]["line"])["proximal_outcome"] == 9.0 and len(client.queue) == 0

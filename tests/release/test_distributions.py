@@ -28,7 +28,7 @@ from surefoot.study import Study
 
 assert Path(surefoot.__file__).is_relative_to(sys.prefix), surefoot.__file__
 trial = open_trial(Study.load("study.toml"), "sqlite:///trial.db")
-assert create_app(trial).openapi_schema["info"]["version"] == surefoot.__version__
+assert create_app(trial).state.description.content["info"]["version"] == surefoot.__version__
 trial.close()
 """
 

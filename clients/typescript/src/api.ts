@@ -40,6 +40,17 @@ export interface ErrorReply {
   error: ErrorDetail;
 }
 
+/** Where a participant stands, for an app that has forgotten it. */
+export interface NextDecision {
+  participant_id: string;
+  last_decision_idx: number | null;
+  last_timestamp: string | null;
+  next_decision_idx: number;
+  not_before: string | null;
+  paused: boolean;
+  withdrawn: boolean;
+}
+
 /** What came after a decision point; null means that it is known to be missing. */
 export interface Outcome {
   decision_id: string;
@@ -50,9 +61,11 @@ export interface Outcome {
 
 /** What became of one outcome. */
 export interface OutcomeReceipt {
-  decision_id: string;
-  status: "recorded" | "repeated" | "late" | "unknown_decision" | "before_decision" | "withdrawn" | "erased";
+  decision_id: string | null;
+  status: "recorded" | "repeated" | "late" | "unknown_decision" | "before_decision" | "timestamp_in_future" | "timestamp_too_old" | "withdrawn" | "erased" | "refused";
   action_prob_agrees: boolean | null;
+  message?: string | null;
+  field?: string | null;
 }
 
 /** In the order of the request. */
@@ -169,6 +182,11 @@ export abstract class Operations {
     return this.send("POST", "/api/v1/outcomes", body);
   }
 
+  /** The participant's last decision point, and the next: for an app that was installed again. (app) */
+  findNext(participantId: string): Promise<NextDecision> {
+    return this.send("GET", `/api/v1/participants/${encodeURIComponent(participantId)}/next`);
+  }
+
   /** Start a fit; it runs in a process of its own. One at a time: 409 while another is under way. (admin) */
   startUpdate(): Promise<UpdateStatus> {
     return this.send("POST", "/api/v1/updates");
@@ -214,7 +232,7 @@ export abstract class Operations {
     return this.send("GET", "/api/v1/healthz");
   }
 
-  /** The service can answer: it has just written to its database, which has the right schema version. (public) */
+  /** The service can decide: within the last second it has written to its database as decisions do. (public) */
   checkReadiness(): Promise<Record<string, string>> {
     return this.send("GET", "/api/v1/readyz");
   }

@@ -103,7 +103,9 @@ function readError(reply: Response, text: string): ApiError {
   } catch {
     // Not Surefoot's words; the status says enough.
   }
-  const seconds = Number.parseInt(reply.headers.get("retry-after") ?? "", 10);
+  const milliseconds = Number.parseInt(reply.headers.get("retry-after-ms") ?? "", 10);
+  const wholeSeconds = Number.parseInt(reply.headers.get("retry-after") ?? "", 10);
+  const seconds = Number.isNaN(milliseconds) ? wholeSeconds : milliseconds / 1000;
   const requestId = reply.headers.get("x-request-id");
   const retryAfter = Number.isNaN(seconds) ? null : seconds;
   return new ApiError(reply.status, detail.code, detail.message, detail.field, requestId, retryAfter);

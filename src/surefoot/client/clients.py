@@ -24,7 +24,7 @@ P = ParamSpec("P")
 
 
 class _Exchange:
-    """What both clients do, as coroutines: `post` sends, `sleep` waits, `work` lets a function use the disk."""
+    """What both clients do, as coroutines: `send` asks, `sleep` waits, `work` lets a function use the disk."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class _Exchange:
         retries: exchange.Retries | None,
         queue: str | Path | OutcomeQueue | None,
         *,
-        post: Callable[..., Awaitable[httpx2.Response]],
+        send: Callable[..., Awaitable[httpx2.Response]],
         sleep: Callable[[float], Awaitable[None]],
         work: Callable[..., Awaitable[Any]],
     ) -> None:
@@ -53,7 +53,7 @@ class _Exchange:
         self._headers = {"Authorization": f"Bearer {key}", "User-Agent": agent, "Content-Type": "application/json"}
         self._retries = retries or exchange.Retries()
         self._queue = OutcomeQueue(queue) if isinstance(queue, str | Path) else queue
-        self._post = post
+        self._send = send
         self._sleep = sleep
         self._work = work
 
@@ -78,6 +78,11 @@ class _Exchange:
             return exchange.Participant(given["participant_id"], datetime.fromisoformat(given["registered_at"]))
 
         return await self._ask("/participants", exchange.encode(participant_id=participant_id), read)
+
+    async def next_decision(self, participant_id: str) -> exchange.NextDecision:
+        """The participant's last decision point, and the next: for an app that was installed again."""
+        path = f"/participants/{quote(participant_id, safe='')}/next"
+        return await self._ask(path, None, exchange.NextDecision.read)
 
     async def decide(
         self,
@@ -177,7 +182,11 @@ class _Exchange:
             results = given["results"]
             if len(results) != len(texts):
                 raise ValueError("there is not one receipt for each outcome")
-            return [exchange.Receipt(str(row["decision_id"]), row["status"], row["action_prob_agrees"]) for row in results]
+            sent = [json.loads(text)["decision_id"] for text in texts]
+            return [
+                exchange.Receipt(decision_id, row["status"], row["action_prob_agrees"], _explain(row))
+                for decision_id, row in zip(sent, results, strict=True)
+            ]
 
         try:
             return await self._ask("/outcomes", f'{{"outcomes": [{", ".join(texts)}]}}'.encode(), read)
@@ -187,15 +196,19 @@ class _Exchange:
         half = len(texts) // 2
         return await self._deliver(texts[:half]) + await self._deliver(texts[half:])
 
-    async def _ask(self, path: str, content: bytes, read: Callable[[Any], T]) -> T:
-        """Send one request, and the same bytes again while there is no answer or the service cannot answer yet."""
+    async def _ask(self, path: str, content: bytes | None, read: Callable[[Any], T]) -> T:
+        """Send one request, and the same bytes again while there is no answer or the service cannot answer yet.
+
+        Without content it is a GET.
+        """
+        method = "GET" if content is None else "POST"
         retries = self._retries
         attempt = 0
         while True:
             problem: exchange.NetworkError | exchange.UnavailableError
             least = 0.0
             try:
-                reply = await self._post(f"{self.url}/api/v1{path}", content=content, headers=self._headers)
+                reply = await self._send(method, f"{self.url}/api/v1{path}", content=content, headers=self._headers)
                 return exchange.read_reply(path, reply, read)
             except httpx2.RequestError as error:
                 words = f"no answer ({type(error).__name__}: {error}); the same call again is safe"
@@ -211,6 +224,11 @@ class _Exchange:
             wait = max(back_off * random.uniform(0.5, 1.0), least)  # noqa: S311 - spreads load, keeps no secret
             exchange.log.info("%s: %s; again in %.1f s", path, problem, wait)
             await self._sleep(wait)
+
+
+def _explain(receipt: Mapping[str, Any]) -> str | None:
+    """Why an outcome was refused, in words."""
+    return None if receipt.get("message") is None else f"{receipt['status']}: {receipt['message']}"
 
 
 class AsyncClient(_Exchange):
@@ -247,7 +265,7 @@ class AsyncClient(_Exchange):
     ) -> None:
         self._http = httpx2.AsyncClient(timeout=timeout, transport=transport)
         self._flushing = asyncio.Lock()
-        super().__init__(url, key, retries, queue, post=self._http.post, sleep=asyncio.sleep, work=asyncio.to_thread)
+        super().__init__(url, key, retries, queue, send=self._http.request, sleep=asyncio.sleep, work=asyncio.to_thread)
 
     async def flush(self) -> list[exchange.Receipt]:
         """Send what waits on disk; see `Client.flush`."""
@@ -335,10 +353,10 @@ class Client:
     ) -> None:
         self._http = httpx2.Client(timeout=timeout, transport=transport)
         self._flushing = threading.Lock()
-        post = _at_once(self._http.post)
+        send = _at_once(self._http.request)
         sleep = _at_once(time.sleep)
         work = _at_once(lambda function, *given: function(*given))
-        self._exchange = _Exchange(url, key, retries, queue, post=post, sleep=sleep, work=work)
+        self._exchange = _Exchange(url, key, retries, queue, send=send, sleep=sleep, work=work)
         self.url = self._exchange.url
 
     def __repr__(self) -> str:
@@ -350,6 +368,7 @@ class Client:
         return self._exchange.queue
 
     register = _block_on(_Exchange.register)
+    next_decision = _block_on(_Exchange.next_decision)
     decide = _block_on(_Exchange.decide)
     send_outcomes = _block_on(_Exchange.send_outcomes)
     queue_outcomes = _block_on(_Exchange.queue_outcomes)

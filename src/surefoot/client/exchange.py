@@ -29,7 +29,18 @@ OUTCOMES_PER_BATCH = 1000
 Value = bool | int | float | str | None
 """Of a context variable; None where it is missing."""
 Source = Literal["warm-up", "policy", "fallback", "unavailable"]
-Status = Literal["recorded", "repeated", "late", "unknown_decision", "before_decision", "withdrawn", "erased", "refused"]
+Status = Literal[
+    "recorded",
+    "repeated",
+    "late",
+    "unknown_decision",
+    "before_decision",
+    "timestamp_in_future",
+    "timestamp_too_old",
+    "withdrawn",
+    "erased",
+    "refused",
+]
 
 
 class ClientError(Exception):
@@ -129,6 +140,31 @@ class Participant:
     """The pseudonym."""
     registered_at: datetime
     """By the service's clock."""
+
+
+@dataclass(frozen=True)
+class NextDecision:
+    """Where a participant stands, as the service knows it."""
+
+    participant_id: str
+    """The pseudonym."""
+    last_decision_idx: int | None
+    """None before the first decision point."""
+    last_timestamp: datetime | None
+    """Of that decision point."""
+    next_decision_idx: int
+    """What to ask for next."""
+    not_before: datetime | None
+    """The earliest timestamp that the next decision point may have; None: any."""
+    paused: bool
+    """Whether decision points are recorded as unavailable."""
+    withdrawn: bool
+    """Whether nothing more is asked for."""
+
+    @classmethod
+    def read(cls, given: Any) -> Self:
+        moments = {name: given[name] and datetime.fromisoformat(given[name]) for name in ("last_timestamp", "not_before")}
+        return cls(**{**{name: given[name] for name in cls.__dataclass_fields__}, **moments})
 
 
 @dataclass(frozen=True)
@@ -318,9 +354,12 @@ def read_reply(path: str, reply: httpx2.Response, read: Callable[[Any], T]) -> T
         field = None
     refusal = KINDS.get(status, ApiError)(status, str(code), str(message), field, reply.headers.get("x-request-id"))
     retry_after = reply.headers.get("retry-after")
+    milliseconds = reply.headers.get("retry-after-ms", "")
     if isinstance(refusal, UnavailableError) and retry_after is not None:
-        # A number of seconds, or a date.
-        if retry_after.strip().isdecimal():
+        # A number of milliseconds or seconds, or a date.
+        if milliseconds.strip().isdecimal():
+            refusal.retry_after = float(milliseconds) / 1000
+        elif retry_after.strip().isdecimal():
             refusal.retry_after = float(retry_after)
         else:
             with suppress(ValueError, TypeError):

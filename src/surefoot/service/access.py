@@ -16,9 +16,9 @@ import sqlalchemy as sa
 
 from surefoot.errors import InputError, did_you_mean
 from surefoot.service.database.clock import now
-from surefoot.service.database.databases import Database
+from surefoot.service.database.databases import Database, lock_sign_ins
 from surefoot.service.database.ledger import insert_recorded, record
-from surefoot.service.database.schema import keys, staff_actions
+from surefoot.service.database.schema import keys, sign_ins, staff_actions
 
 Role = Literal["app", "analyst", "coordinator", "monitor", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -30,6 +30,11 @@ SESSION_SECONDS = 8 * 3600
 """A working day; then the key is asked for again."""
 ANONYMOUS = "-"
 """The prefix of a session before anybody signed in; no key has it."""
+SIGN_INS_PER_MINUTE = 10
+"""From one address, right or wrong: a key cannot be guessed by trying."""
+BURST_SECONDS = 20
+"""The requests of this time may come at once."""
+MOST_BUCKETS = 10_000
 PREFIXES = re.compile(r"(?:\bkey )?\b([0-9a-f]{12})\b")
 
 
@@ -136,26 +141,58 @@ def digest_key(key: str) -> bytes:
 
 
 class RateLimiter:
-    """A bucket of tokens for each key, filled at the study's rate; per worker, so that no request waits for a process."""
+    """A bucket of tokens for each caller, filled at a rate; per worker, so that no request waits for a process.
+
+    A full bucket holds the requests of many seconds: when a cohort is prompted at nine, all of them ask at once, and wait in
+    the queue of the group commit.
+    """
 
     def __init__(self, per_second: float, burst: float | None = None) -> None:
         self._rate = per_second
-        self._full = 2 * per_second if burst is None else burst
+        self._full = BURST_SECONDS * per_second if burst is None else burst
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def seconds_to_wait(self, caller: str, at: float | None = None) -> float:
         """Seconds until the next request is allowed; 0 when this one is.
 
-        >>> limiter = RateLimiter(1)
+        >>> limiter = RateLimiter(2, burst=2)
         >>> [limiter.seconds_to_wait(key, at=10.0) for key in ("a", "a", "a", "b")]
-        [0.0, 0.0, 1.0, 0.0]
+        [0.0, 0.0, 0.5, 0.0]
         """
         moment = time.monotonic() if at is None else at
         tokens, last = self._buckets.get(caller, (self._full, moment))
         tokens = min(self._full, tokens + (moment - last) * self._rate)
         allowed = tokens >= 1
+        if len(self._buckets) >= MOST_BUCKETS:
+            self._forget_full(moment)
         self._buckets[caller] = (tokens - 1 if allowed else tokens, moment)
         return 0.0 if allowed else (1 - tokens) / self._rate
+
+    def _forget_full(self, moment: float) -> None:
+        """Drop buckets that are full again; all of them if none is."""
+        buckets = self._buckets.items()
+        used = {
+            name: (tokens, last) for name, (tokens, last) in buckets if tokens + (moment - last) * self._rate < self._full
+        }
+        self._buckets = used if len(used) < MOST_BUCKETS else {}
+
+
+def count_sign_in(database: Database, secret: bytes, address: str) -> float:
+    """Count an attempt from an address, at whichever worker; seconds to wait, 0 when this one is allowed."""
+    mark = hmac.digest(secret, f"sign-in:{address}".encode(), hashlib.sha256)
+    moment = now()
+    minute = timedelta(minutes=1)
+    with database.transaction() as connection:
+        lock_sign_ins(connection)
+        # After a clock went back, attempts are dated in the future.
+        recent = sign_ins.c.tried_at.between(moment - minute, moment)
+        connection.execute(sa.delete(sign_ins).where(~recent))
+        attempts = sa.select(sign_ins.c.tried_at).where(sign_ins.c.address == mark).order_by(sign_ins.c.tried_at)
+        earlier = list(connection.scalars(attempts))
+        if len(earlier) >= SIGN_INS_PER_MINUTE:
+            return float(max(0.001, (earlier[0] + minute - moment).total_seconds()))
+        connection.execute(sa.insert(sign_ins), {"address": mark, "tried_at": moment})
+    return 0.0
 
 
 class Sessions:

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -12,8 +12,10 @@ from starlette.exceptions import HTTPException
 from surefoot.service import dashboard
 from surefoot.service.access import RateLimiter
 from surefoot.service.api import routes
+from surefoot.service.api.description import Description
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.requests import KeyLookups, RequestMiddleware, describe_validation_error
+from surefoot.service.dashboard.pages import render_page
 from surefoot.service.database.clock import ClockWatch, now, repeat_job
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.messages import send_messages
@@ -27,8 +29,8 @@ from surefoot.version import __version__
 
 SCHEDULE_SECONDS = 15.0
 MESSAGE_SECONDS = 5.0
-SIGN_INS_PER_MINUTE = 10
-"""From one address, right or wrong: a key cannot be guessed by trying."""
+PARTICIPANT_SHARE = 0.1
+"""Of a key's requests, for decisions of one participant: one device cannot use up what is for all."""
 CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
 
 
@@ -54,21 +56,21 @@ def create_app(trial: Trial) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
         redirect_slashes=False,
     )
     limits = trial.settings.limits
     app.state.trial = trial
     app.state.rate_limiter = RateLimiter(limits.requests_per_second)
+    app.state.participant_limiter = RateLimiter(PARTICIPANT_SHARE * limits.requests_per_second)
     app.state.recorder = DecisionRecorder(trial)
     app.state.key_lookups = KeyLookups(trial.database)
     app.state.metrics = Metrics(trial)
-    app.state.sign_in_limiter = RateLimiter(SIGN_INS_PER_MINUTE / 60, burst=SIGN_INS_PER_MINUTE)
     # Imports that the first request would otherwise wait for.
     context_to_state(trial.study, {}, dict.fromkeys(trial.study.derived_states, 0.0))
     for router in (routes.router, routes.public, dashboard.router):
         app.include_router(router)
-    app.openapi_schema = app.openapi()
-    app.openapi_schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    app.state.description = Description(app, trial)
     for kind in (HTTPException, RequestValidationError, *DATABASE_FAULTS):
         app.add_exception_handler(kind, _answer_error)
     app.add_middleware(RequestMiddleware, body_bytes=1024 * limits.body_kilobytes, metrics=app.state.metrics)
@@ -80,8 +82,8 @@ def from_environment() -> FastAPI:
     return create_app(open_trial(Study.load(os.environ["SUREFOOT_STUDY"]), os.environ["SUREFOOT_DATABASE"]))
 
 
-async def _answer_error(request: Request, error: Exception) -> JSONResponse:
-    """The same shape for every error."""
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """The same shape for every error; a page for a person who has opened an unknown address."""
     if isinstance(error, RequestValidationError):
         # The first thing that is wrong, without repeating what was sent.
         return JSONResponse(error_body("invalid", *describe_validation_error(error.errors()[0])), 422)
@@ -89,6 +91,10 @@ async def _answer_error(request: Request, error: Exception) -> JSONResponse:
         body = error_body(error.code, str(error.detail), error.field)
         return JSONResponse(body, error.status_code, error.headers)
     if isinstance(error, HTTPException):
+        is_browser = "text/html" in request.headers.get("accept", "")
+        if is_browser and not request.url.path.startswith("/api/"):
+            words = "there is no such page" if error.status_code == 404 else str(error.detail)
+            return render_page("error", error.status_code, study=request.app.state.trial.settings.title, message=words)
         body = error_body(CODES.get(error.status_code, "refused"), str(error.detail))
         return JSONResponse(body, error.status_code, error.headers)
     # The database is away: nothing was acknowledged, and sending it again is safe.

@@ -114,6 +114,8 @@ class StateVariable(Section):
     """Values of this column that stand for "missing", such as -99."""
     range: Range | None = None
     """Values outside count as missing."""
+    unit: Text = ""
+    """Of the values, for the programmers of the app: the service's description of the API names it."""
     scaling: Annotated[Scaling | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     """`none`, or { centre = …, scale = … }."""
     use: Literal["critic", "policy", "both"] = "both"
@@ -213,6 +215,8 @@ class Reward(Section):
     """Values of this column that stand for "missing", such as -99."""
     range: Range | None = None
     """Values outside count as missing; applied before everything else."""
+    unit: Text = ""
+    """Of the values, for the programmers of the app."""
     winsorise: Range | None = None
     """Values outside are moved to the limit; applied before the transform."""
     transform: str = "none"

@@ -138,9 +138,12 @@ class Limits(Section):
     body_kilobytes: Annotated[int, Field(ge=1, le=16_384)] = 256
     """The largest request."""
     requests_per_second: Count = 100
-    """Requests of one key to one worker, on average; twice as many may come at once."""
+    """Requests of one key to one worker, on average; twenty times as many may come at once. Decisions of one participant get
+    a tenth of it."""
     future_minutes: NotNegative = 10
     """How far ahead of the server's clock a timestamp may be."""
+    public_documentation: bool = True
+    """Whether anybody may read the description of the API, at `/docs` and `/openapi.json`."""
 
 
 class Dose(Section):

@@ -12,7 +12,17 @@ from tests.service.support.client import request
 MISTAKES = {
     "an e-mail address": (
         request(participant="a@b.c"),
-        "participant_id may hold letters, digits, . _ - (1 to 64 of them)",
+        "participant_id may hold letters, digits, . _ - (1 to 64 of them, not dots alone)",
+        "participant_id",
+    ),
+    "two dots": (
+        request(participant=".."),
+        "participant_id may hold letters, digits, . _ - (1 to 64 of them, not dots alone)",
+        "participant_id",
+    ),
+    "a long name": (
+        request(participant="p" * 65),
+        "participant_id may hold letters, digits, . _ - (1 to 64 of them, not dots alone)",
         "participant_id",
     ),
     "a misspelt field": (
@@ -49,12 +59,6 @@ OUTCOME_MISTAKES = {
         {**OUTCOME, "proximal_outcome": "5"},
         "proximal_outcome is a finite number, or null where it is known to be missing",
         "proximal_outcome",
-    ),
-    "a misspelt field in a batch": (
-        {"outcomes": [OUTCOME, {**OUTCOME, "proximal_outcom": 1}]},
-        "there is no field 'proximal_outcom' (did you mean 'proximal_outcome'?); there are decision_id, "
-        "proximal_outcome, timestamp, action_prob",
-        "outcomes.1.proximal_outcom",
     ),
     "another id": (
         {**OUTCOME, "decision_id": "7"},
@@ -153,3 +157,15 @@ def test_a_database_that_is_gone_is_503(client, monkeypatch):
     monkeypatch.setattr("surefoot.service.api.group_commit.decide_batch", gone)
     reply = client.decide()
     assert (reply.status_code, reply.json()["error"]["code"]) == (503, "no_database")
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_an_unknown_address_is_a_page_for_people_and_json_for_programs(client):
+    browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    page = client.get("/nothing", headers=browser)
+    assert (
+        page.status_code == 404 and "There is no such page" in page.text and page.headers["content-type"][:9] == "text/html"
+    )
+    for path, headers in (("/nothing", {}), ("/api/v1/nothing", browser)):
+        reply = client.get(path, headers=headers)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")

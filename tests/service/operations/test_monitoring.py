@@ -15,9 +15,11 @@ import sqlalchemy as sa
 
 from surefoot.service import access, server
 from surefoot.service.api import requests
+from surefoot.service.app import create_app
 from surefoot.service.operations.monitoring import LineFormatter, make_log_settings, request_id
+from surefoot.service.trial.trial import open_trial
 from tests.service.dashboard.pages import sign_in, token
-from tests.service.support.client import request
+from tests.service.support.client import Client, request
 from tests.service.support.servers import running
 
 sqlite_only = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -146,13 +148,22 @@ def test_a_head_without_an_end_is_cut_off(trial):
                 connection.sendall(b"X-%d: %s\r\n" % (number, b"x" * 1000))
 
 
-@sqlite_only
-def test_failed_sign_ins_are_limited(client):
+def trial_client(client):
+    """A client of another worker."""
+    study = client.trial.study
+    other = Client(create_app(open_trial(study, client.trial.database.url)), client.keys)
+    other.follow_redirects = False
+    return other
+
+
+def test_failed_sign_ins_are_limited_at_all_workers_together(client):
     page = client.get("/sign-in")
     statuses = [client.post("/sign-in", data={"token": token(page), "key": "sf_wrong"}).status_code for _ in range(12)]
     assert statuses == [401] * 10 + [429] * 2
     client.follow_redirects = False
     assert sign_in(client, "admin").status_code == 429
+    with trial_client(client) as other:
+        assert sign_in(other, "admin").status_code == 429, "another worker counts the same attempts"
 
 
 @sqlite_only

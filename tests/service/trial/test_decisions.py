@@ -1,7 +1,7 @@
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -50,6 +50,29 @@ def test_a_retry_gets_the_same_bytes_and_another_request_409(client):
         reply = client.decide(**change)
         assert reply.status_code == 409 and reply.json()["error"]["code"] == "decided_otherwise"
     assert len(rows(client.trial)) == 1
+
+
+def test_a_number_may_be_written_in_two_ways_in_a_retry(client):
+    client.register("p1")
+    first = client.decide(context={**CONTEXT, "weather": 1})
+    assert client.decide(context={**CONTEXT, "weather": 1.0}).content == first.content
+    assert client.decide(context={**CONTEXT, "weather": True}).status_code == 409
+
+
+def test_an_app_that_was_installed_again_learns_where_it_stands(client):
+    def ask(participant):
+        return client.get(f"/api/v1/participants/{participant}/next", headers=client.as_role("app"))
+
+    assert ask("p1").json()["error"]["code"] == "unknown_participant"
+    client.register("p1")
+    nothing = {"last_decision_idx": None, "last_timestamp": None, "next_decision_idx": 0, "not_before": None}
+    assert ask("p1").json() == {"participant_id": "p1", **nothing, "paused": False, "withdrawn": False}
+    client.decide(index=4)
+    set_pause(client.trial, None, paused=True, reason="a fault", by="test")
+    standing = ask("p1").json()
+    assert (standing["last_decision_idx"], standing["next_decision_idx"], standing["paused"]) == (4, 5, True)
+    assert datetime.fromisoformat(standing["last_timestamp"]) == datetime.fromisoformat(WHEN)
+    assert standing["not_before"] >= standing["last_timestamp"]
 
 
 def test_a_misspelt_context_variable_is_named_in_the_answer_and_in_every_retry(client):

@@ -1,7 +1,11 @@
+from datetime import timedelta
+
 import sqlalchemy as sa
 
+from surefoot.service.database.clock import now
 from surefoot.service.database.schema import alerts, outcomes
 from surefoot.service.trial.states import CURRENT
+from tests.service.support.client import WHEN
 
 
 def current(trial):
@@ -75,3 +79,32 @@ def test_an_outcome_dated_before_its_decision_is_refused(client):
     ]
     results = client.ask("/outcomes", {"outcomes": batch}).json()["results"]
     assert [one["status"] for one in results] == ["before_decision", "recorded"] and count(client.trial) == 1
+
+
+def test_one_bad_outcome_of_a_batch_is_refused_alone_with_its_position(client):
+    client.register("p1")
+    decided = client.decide().json()["decision_id"]
+    good = {"decision_id": decided, "proximal_outcome": 1, "timestamp": WHEN}
+    ahead = (now() + timedelta(days=1)).isoformat()
+    bad = [
+        {**good, "proximal_outcome": "many"},
+        {**good, "timestamp": ahead},
+        {**good, "decision_id": "7"},
+        3,
+        {**good, "tim": 1},
+    ]
+    results = client.ask("/outcomes", {"outcomes": [*bad, good]}).json()["results"]
+    assert [row["status"] for row in results] == ["refused", "timestamp_in_future", *["refused"] * 3, "recorded"]
+    assert [row["field"] for row in results] == [
+        "outcomes.0.proximal_outcome",
+        None,
+        "outcomes.2.decision_id",
+        "outcomes.3",
+        "outcomes.4.tim",
+        None,
+    ]
+    assert [row["decision_id"] for row in results] == [decided, decided, None, None, decided, decided]
+    assert "finite number" in results[0]["message"] and "ahead" in results[1]["message"]
+    assert results[4]["message"].startswith("there is no field 'tim' (did you mean 'timestamp'?)")
+    assert client.ask("/outcomes", bad[1]).json()["error"]["code"] == "timestamp_in_future"
+    assert client.ask("/outcomes", bad[0]).status_code == 422

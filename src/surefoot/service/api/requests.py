@@ -43,8 +43,10 @@ PUBLIC = "public"
 STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 MAXIMUM_DEPTH = 20  # ours need four
 TIME = "write the time in ISO 8601 with a zone, like 2026-03-01T09:30:00+01:00"
+PARTICIPANT = "participant_id may hold letters, digits, . _ - (1 to 64 of them, not dots alone)"
 FIELDS = {
-    ("participant_id", "string_pattern_mismatch"): "participant_id may hold letters, digits, . _ - (1 to 64 of them)",
+    ("participant_id", "string_pattern_mismatch"): PARTICIPANT,
+    ("participant_id", "string_too_long"): PARTICIPANT,
     ("decision_id", "string_pattern_mismatch"): "decision_id is 32 hexadecimal digits, as POST /decisions answered it",
     ("decision_idx", "greater_than_equal"): "decision_idx counts a participant's decision points from 0",
     ("decision_idx", "less_than"): "decision_idx counts a participant's decision points from 0; it is below 2,147,483,648",
@@ -281,9 +283,15 @@ async def authenticate(request: Request, role: str) -> Caller:
 
 def limit_rate(limiter: RateLimiter, name: str, message: str) -> None:
     """429 for who must wait."""
-    wait = limiter.seconds_to_wait(name)
+    refuse_hasty(limiter.seconds_to_wait(name), message)
+
+
+def refuse_hasty(wait: float, message: str) -> None:
+    """429, unless there are no seconds to wait."""
     if wait > 0:
-        raise ApiError(429, "too_many_requests", message, headers={"Retry-After": str(math.ceil(wait))})
+        # Whole seconds, as the standard wants them; and the time itself, so that not all come back at the same moment.
+        headers = {"Retry-After": str(math.ceil(wait)), "Retry-After-Ms": str(math.ceil(1000 * wait))}
+        raise ApiError(429, "too_many_requests", message, headers=headers)
 
 
 def describe_validation_error(error: dict[str, Any]) -> tuple[str, str | None]:

@@ -1,22 +1,23 @@
 """The routes of the API: thin, one call each. Apps decide and record; analysts export; admins run the trial."""
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse
+from fastapi.responses import FileResponse, PlainTextResponse
 from starlette.background import BackgroundTask
 
-from surefoot.reports.render import render
 from surefoot.service.access import record_action
-from surefoot.service.api.requests import PUBLIC, AuthenticatedRoute
+from surefoot.service.api.description import Description
+from surefoot.service.api.requests import PUBLIC, AuthenticatedRoute, describe_validation_error, limit_rate
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import DecisionReply
 from surefoot.service.operations.export import EXPORTS, FORMATS, write_policies_text, write_study_text
 from surefoot.service.trial import api_models, decisions, participants
 from surefoot.service.trial.alerts import count_safety
-from surefoot.service.trial.api_models import ApiError, ReasonedRequest
+from surefoot.service.trial.api_models import ApiError, InvalidOutcome, Outcome, ReasonedRequest
 from surefoot.service.trial.trial import Trial
 from surefoot.service.updates import updates
 
@@ -28,6 +29,8 @@ OUTCOME_ERRORS = {
     "withdrawn": (409, "the participant has withdrawn; nothing about them is recorded any more", "decision_id"),
     "erased": (409, "the decision's content was erased; nothing is added to it", "decision_id"),
     "before_decision": (422, "the outcome is dated before its decision point; set the clock", "timestamp"),
+    "timestamp_in_future": (422, "the timestamp is too far ahead; set the clock", "timestamp"),
+    "timestamp_too_old": (422, "the timestamp is too old; set the clock", "timestamp"),
 }
 """The reply to a single outcome that is refused; in a batch the status says it."""
 Id = Annotated[int, Path(ge=1, lt=2**31)]
@@ -49,19 +52,42 @@ def register(body: api_models.Registration, request: Request) -> Any:
 @router.post("/decisions", response_model=DecisionReply, tags=["app"])
 async def decide(body: api_models.DecisionRequest, request: Request) -> Response:
     """Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409."""
-    return Response(await request.app.state.recorder.decide(body), media_type="application/json")
+    state = request.app.state
+    limit_rate(state.participant_limiter, body.participant_id, "this participant asks too often; wait and send it again")
+    return Response(await state.recorder.decide(body), media_type="application/json")
 
 
 @router.post("/outcomes", response_model=api_models.OutcomeReceipts, tags=["app"])
 def record_outcomes(body: api_models.OutcomeOrBatch, request: Request) -> Any:
     """Record one outcome, or several; null means known to be missing. Sending one again is harmless."""
     if isinstance(body, api_models.Outcomes):
-        return {"results": decisions.record_outcomes(request.app.state.trial, body.outcomes)}
+        return {"results": _record_batch(request.app.state.trial, body.outcomes)}
     (result,) = decisions.record_outcomes(request.app.state.trial, [body])
     if result["status"] in OUTCOME_ERRORS:
         status, message, field = OUTCOME_ERRORS[result["status"]]
-        raise ApiError(status, result["status"], message, field)
+        raise ApiError(status, result["status"], result["message"] or message, field)
     return {"results": [result]}
+
+
+def _record_batch(trial: Trial, items: Sequence[Outcome | InvalidOutcome]) -> list[dict[str, Any]]:
+    """Record what can be read; the others get receipts that say what is wrong with them."""
+    recorded = iter(decisions.record_outcomes(trial, [item for item in items if isinstance(item, Outcome)]))
+    receipts = []
+    for position, item in enumerate(items):
+        if isinstance(item, Outcome):
+            receipts.append(next(recorded))
+            continue
+        problem = {**item.problem, "loc": ("outcomes", position, *item.problem["loc"])}
+        message, field = describe_validation_error(problem)
+        receipt = {"decision_id": item.decision_id, "status": "refused", "action_prob_agrees": None}
+        receipts.append({**receipt, "message": message, "field": field})
+    return receipts
+
+
+@router.get("/participants/{participant_id}/next", response_model=api_models.NextDecision, tags=["app"])
+def find_next(participant_id: WholeId, request: Request) -> Any:
+    """The participant's last decision point, and the next: for an app that was installed again."""
+    return decisions.find_next(request.app.state.trial, participant_id)
 
 
 @router.post("/updates", response_model=api_models.UpdateStatus, status_code=202, tags=["admin"])
@@ -220,7 +246,19 @@ def show_metrics(request: Request) -> Response:
 
 
 @public.get("/docs", include_in_schema=False)
-def show_documentation(request: Request) -> HTMLResponse:
-    """The API on one page, without a file from another host."""
-    described: dict[str, Any] = request.app.openapi()
-    return HTMLResponse(render("api.html", package="surefoot.service.api", api=described, title=described["info"]["title"]))
+async def show_documentation(request: Request) -> Response:
+    """The API on one page."""
+    return Response(_find_description(request).page, media_type="text/html")
+
+
+@public.get("/openapi.json", include_in_schema=False)
+async def send_description(request: Request) -> Response:
+    """The same for programs."""
+    return Response(_find_description(request).file, media_type="application/json")
+
+
+def _find_description(request: Request) -> Description:
+    if not request.app.state.trial.settings.limits.public_documentation:
+        raise ApiError(404, "not_found", "the study does not publish the description of its API")
+    description: Description = request.app.state.description
+    return description

@@ -24,7 +24,7 @@ from starlette.concurrency import run_in_threadpool
 from surefoot.reports.render import render
 from surefoot.service import access
 from surefoot.service.access import ANONYMOUS, Caller, Sessions
-from surefoot.service.api.requests import limit_rate
+from surefoot.service.api.requests import limit_rate, refuse_hasty
 from surefoot.service.database import clock
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.database.ledger import insert_new
@@ -372,9 +372,10 @@ def find_address(request: Request) -> str:
     return request.headers.get("x-real-ip", peer)[:64] if peer in LOOPBACK else peer
 
 
-async def limit_sign_ins(request: Request) -> None:
-    """429 for an address that tries too often, with right or wrong keys."""
-    limit_rate(request.app.state.sign_in_limiter, find_address(request), TOO_OFTEN)
+def limit_sign_ins(request: Request) -> None:
+    """429 for an address that tries too often, with right or wrong keys, at all workers together."""
+    trial: Trial = request.app.state.trial
+    refuse_hasty(access.count_sign_in(trial.database, trial.secret, find_address(request)), TOO_OFTEN)
 
 
 @router.get("/sign-in")

@@ -222,9 +222,19 @@ def lift_time_limit(connection: sa.Connection) -> None:
 
 
 def lock_content(connection: sa.Connection) -> None:
-    """Let erasures, withdrawals and the ends of updates take turns until their commits; SQLite has one writer anyway."""
+    """Let erasures, withdrawals and the ends of updates take turns until their commits."""
+    _lock(connection, 7355205)
+
+
+def lock_sign_ins(connection: sa.Connection) -> None:
+    """Let attempts to sign in take turns, so that all are counted."""
+    _lock(connection, 7355206)
+
+
+def _lock(connection: sa.Connection, number: int) -> None:
+    """Until the end of the transaction; any number but the ledger's. SQLite has one writer anyway."""
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7355205)")  # any number but the ledger's
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({number})")
 
 
 def upgrade(database: Database) -> None:

@@ -246,6 +246,14 @@ ended_sessions = _table(
 )
 """Sessions that were signed out before their time."""
 
+sign_ins = _table(
+    "sign_ins",
+    _key("id"),
+    _column("address", sa.LargeBinary, comment="keyed hash of the address", index=True),
+    _column("tried_at", Instant),
+)
+"""Attempts of the last minute, right or wrong, at all workers."""
+
 ledger = _table(
     "ledger",
     _key("position", Serial, autoincrement=False),

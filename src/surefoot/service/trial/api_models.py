@@ -1,10 +1,24 @@
 """Requests, replies and errors of the API, as the OpenAPI description gives them."""
 
+import re
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import HTTPException
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from surefoot.errors import did_you_mean
@@ -35,8 +49,12 @@ def _text(value: Any) -> Any:
     return value
 
 
-ParticipantId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$", examples=["p-017"], strict=True)]
-DecisionId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", strict=True)]
+ParticipantId = Annotated[
+    str, Field(pattern=r"^\.*[A-Za-z0-9_\-][A-Za-z0-9_.\-]*$", max_length=64, examples=["p-017"], strict=True)
+]
+"""Not of dots alone: `.` and `..` have a meaning in the paths of URLs and files."""
+DECISION_ID = re.compile(r"[0-9a-f]{32}")
+DecisionId = Annotated[str, Field(pattern=f"^{DECISION_ID.pattern}$", strict=True)]
 Timestamp = Annotated[AwareDatetime, BeforeValidator(_text), Field(examples=["2026-03-01T09:30:00+01:00"])]
 Reason = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -75,6 +93,22 @@ class Participant(BaseModel):
     registered_at: datetime
 
 
+class NextDecision(BaseModel):
+    """Where a participant stands, for an app that has forgotten it."""
+
+    participant_id: str
+    last_decision_idx: int | None
+    """Null before the first decision point."""
+    last_timestamp: datetime | None
+    next_decision_idx: int
+    not_before: datetime | None
+    """The earliest timestamp that the next decision point may have; null: any."""
+    paused: bool
+    """The participant, or the study: decision points are recorded as unavailable."""
+    withdrawn: bool
+    """Nothing more is asked for."""
+
+
 class DecisionRequest(RequestModel):
     """One decision point."""
 
@@ -104,10 +138,30 @@ class Outcome(RequestModel):
     """The probability of the action taken as the client believes it; compared, never used."""
 
 
+@dataclass(frozen=True)
+class InvalidOutcome:
+    """An item of a batch that is wrong in form."""
+
+    decision_id: str | None
+    """As it was sent, where it is an id."""
+    problem: Any
+    """The first that pydantic found."""
+
+
+def _keep_invalid(given: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return validate(given)
+    except ValidationError as error:
+        sent = given.get("decision_id") if isinstance(given, dict) else None
+        is_id = isinstance(sent, str) and DECISION_ID.fullmatch(sent)
+        return InvalidOutcome(sent if is_id else None, error.errors(include_url=False)[0])
+
+
 class Outcomes(RequestModel):
     """Several outcomes at once."""
 
-    outcomes: Annotated[list[Outcome], Field(min_length=1, max_length=1000)]
+    outcomes: Annotated[list[Annotated[Outcome, WrapValidator(_keep_invalid)]], Field(min_length=1, max_length=1000)]
+    """One that is wrong in form is refused alone."""
 
 
 def _batch_or_one(given: Any) -> str:
@@ -124,10 +178,27 @@ OutcomeOrBatch = Annotated[
 class OutcomeReceipt(BaseModel):
     """What became of one outcome."""
 
-    decision_id: str
-    status: Literal["recorded", "repeated", "late", "unknown_decision", "before_decision", "withdrawn", "erased"]
+    decision_id: str | None
+    """Null where none could be read."""
+    status: Literal[
+        "recorded",
+        "repeated",
+        "late",
+        "unknown_decision",
+        "before_decision",
+        "timestamp_in_future",
+        "timestamp_too_old",
+        "withdrawn",
+        "erased",
+        "refused",
+    ]
+    """`refused`: it is wrong in form, as `message` says."""
     action_prob_agrees: bool | None
     """Whether the echoed probability is the recorded one; null when none was sent."""
+    message: str | None = None
+    """What is wrong with it."""
+    field: str | None = None
+    """Where, with its position in the batch."""
 
 
 class OutcomeReceipts(BaseModel):

@@ -137,20 +137,51 @@ def _repeat_reply(request: DecisionRequest, stored: Row) -> str | ApiError:
         return str(stored["reply"])
     # A client whose prompt the service stopped had sent availability = true.
     was_available = stored["available"] or (stored["source"] == "unavailable" and stored["fallback_reasons"] != "[]")
-    sent = (request.timestamp, request.availability, schema.to_json(request.reasons), schema.to_json(request.context))
-    if sent == (stored["decided_at"], was_available, stored["availability_reasons"], stored["context"]):
+    sent = (request.timestamp, request.availability, schema.to_json(request.reasons))
+    same = sent == (stored["decided_at"], was_available, stored["availability_reasons"])
+    if same and _is_same_context(request.context, stored["context"]):
         return str(stored["reply"])
     words = "it was decided for another timestamp, availability or context; a retry repeats the request as it was"
     return ApiError(409, "decided_otherwise", words, "decision_idx")
 
 
-def check_timestamp(moment: datetime, at: datetime, future_minutes: float) -> None:
-    """Refuse a timestamp that only a wrong clock can give."""
+def _is_same_context(context: Mapping[str, Any], stored: str) -> bool:
+    """Whether a context says what was stored as JSON; 1 and 1.0 are one number, `true` is another value."""
+    if schema.to_json(context) == stored:
+        return True
+    before = json.loads(stored)
+    return context == before and all(isinstance(context[name], bool) == isinstance(before[name], bool) for name in before)
+
+
+def find_next(trial: Trial, participant_id: str) -> dict[str, Any]:
+    """Where a participant stands: for an app that was installed again and has forgotten it."""
+    with trial.database.autocommit() as connection:
+        known = read_points(connection, [(participant_id, 0)])
+        standing = find_standings(trial.settings, connection, known).get(participant_id)
+    if standing is None:
+        raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
+    last_idx = standing.last_idx
+    earliest = (
+        None if standing.last_at is None else standing.last_at + timedelta(minutes=trial.settings.decision_gap_minutes)
+    )
+    return {
+        "participant_id": participant_id,
+        "last_decision_idx": last_idx,
+        "last_timestamp": standing.last_at,
+        "next_decision_idx": 0 if last_idx is None else last_idx + 1,
+        "not_before": earliest,
+        "paused": standing.paused is not None,
+        "withdrawn": standing.withdrawn,
+    }
+
+
+def find_wrong_clock(moment: datetime, at: datetime, future_minutes: float) -> tuple[str, str] | None:
+    """Code and words for a timestamp that only a wrong clock can give; None for any other."""
     if moment.year < 2000:
-        raise ApiError(422, "timestamp_too_old", "the timestamp is before the year 2000; set the clock", "timestamp")
+        return "timestamp_too_old", "the timestamp is before the year 2000; set the clock"
     if moment > at + timedelta(minutes=future_minutes):
-        words = f"the timestamp is over {future_minutes:g} minutes ahead; set the clock"
-        raise ApiError(422, "timestamp_in_future", words, "timestamp")
+        return "timestamp_in_future", f"the timestamp is over {future_minutes:g} minutes ahead; set the clock"
+    return None
 
 
 def _check_request(trial: Trial, request: DecisionRequest, standing: "Standing | None", received: datetime) -> None:
@@ -158,7 +189,9 @@ def _check_request(trial: Trial, request: DecisionRequest, standing: "Standing |
         raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
     if standing.withdrawn:
         raise ApiError(409, "withdrawn", "the participant has withdrawn; send nothing, and ask no more", "participant_id")
-    check_timestamp(request.timestamp, received, trial.settings.limits.future_minutes)
+    wrong_clock = find_wrong_clock(request.timestamp, received, trial.settings.limits.future_minutes)
+    if wrong_clock is not None:
+        raise ApiError(422, *wrong_clock, "timestamp")
     check_types(trial.study, request.context)
     if standing.last_idx is None or standing.last_at is None:
         return
@@ -277,8 +310,6 @@ QUERIES = {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_que
 def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Record outcomes in one transaction; a receipt for each."""
     received = now()
-    for outcome in given:
-        check_timestamp(outcome.timestamp, received, trial.settings.limits.future_minutes)
     columns = (decisions.c.id, decisions.c.decided_at, decisions.c.probability, decisions.c.salt)
     query = sa.select(*columns, IS_WITHDRAWN.label("withdrawn"))
     marks = [fingerprint(outcome) for outcome in given]
@@ -290,7 +321,8 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
     receipts = []
     for outcome, mark in zip(given, marks, strict=True):
         decision: Any = known.get(outcome.decision_id)
-        status = _find_refusal(outcome, decision)
+        wrong_clock = find_wrong_clock(outcome.timestamp, received, trial.settings.limits.future_minutes)
+        status = _find_refusal(outcome, decision) if wrong_clock is None else wrong_clock[0]
         agrees = None
         if status is None:
             late = outcome.timestamp - decision.decided_at > timedelta(hours=trial.settings.outcome_hours)
@@ -307,7 +339,8 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
                 "echoed_probability": echoed,
                 "salt": token_bytes(SALT_BYTES),
             }
-        receipts.append({"decision_id": outcome.decision_id, "status": status, "action_prob_agrees": agrees})
+        receipt = {"decision_id": outcome.decision_id, "status": status, "action_prob_agrees": agrees}
+        receipts.append({**receipt, "message": None if wrong_clock is None else wrong_clock[1]})
     if rows:
         disagreeing = [receipt["decision_id"] for receipt in receipts if receipt["action_prob_agrees"] is False]
         with trial.database.transaction() as connection:

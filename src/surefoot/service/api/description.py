@@ -1,0 +1,175 @@
+"""The description of the API for the programmers of an app: OpenAPI with the study's own variables, and a page to read.
+
+Both are made once and sent as they are: anybody may ask for them, as often as they like, and nobody else waits.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from fastapi import FastAPI
+
+from surefoot.data.column_kinds import VariableKind
+from surefoot.reports.render import render
+from surefoot.service.trial.trial import Trial
+from surefoot.study import Study
+
+MOMENT = "2026-03-01T09:30:00+01:00"
+DECISION_ID = "5f0c22aa71b04c8e9d3d6f8a1b2c3d4e"
+STATUSES = {
+    "400": "The body is not plain JSON.",
+    "401": "No key, or one that is not valid.",
+    "403": "The key has another role.",
+    "404": "There is no such participant, decision, update or policy.",
+    "409": "It conflicts with the record; sending it again does not help.",
+    "413": "The request is too large.",
+    "415": "The body is not JSON.",
+    "422": "A field is wrong; `field` names it.",
+    "429": "Too many requests; wait as long as `Retry-After` says.",
+    "500": "An error in the service; its log says where.",
+    "503": "The service or its database cannot answer now; send it again after `Retry-After`.",
+}
+
+
+class Description:
+    """What an app's programmers read about the service of one trial."""
+
+    def __init__(self, app: FastAPI, trial: Trial) -> None:
+        self._app = app
+        self._study = trial.study
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """The OpenAPI description."""
+        described = self._app.openapi()
+        described["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        schemas = described["components"]["schemas"]
+        schemas["DecisionRequest"]["properties"]["context"] |= describe_context(self._study)
+        outcome = schemas["Outcome"]["properties"]["proximal_outcome"]
+        outcome["description"] = describe_outcome(self._study)
+        for path, ways in described["paths"].items():
+            for route in ways.values():
+                _describe_statuses(route["responses"])
+                _add_examples(route, make_examples(self._study).get(path, {}))
+        return described
+
+    @cached_property
+    def file(self) -> bytes:
+        """`/openapi.json`."""
+        return json.dumps(self.content, ensure_ascii=False).encode()
+
+    @cached_property
+    def page(self) -> bytes:
+        """`/docs`, without a file from another host."""
+        title = self.content["info"]["title"]
+        package = "surefoot.service.api"
+        return render("api.html", package=package, api=self.content, statuses=STATUSES, title=title).encode()
+
+
+def describe_context(study: Study) -> dict[str, Any]:
+    """The schema of a context: one property for each variable that the app measures."""
+    properties = {
+        name: describe_variable(kind, study.state[name].unit, name) for name, (_, kind) in study.state_kinds.items()
+    }
+    derived = ", ".join(study.derived_states)
+    words = "The study's state variables; null, or left out, where one is missing."
+    if derived:
+        words += f" The service itself keeps {derived}: do not send them."
+    return {"properties": properties, "description": words}
+
+
+def describe_variable(kind: VariableKind, unit: str, name: str) -> dict[str, Any]:
+    """The schema of one variable.
+
+    >>> from surefoot.data.column_kinds import KINDS
+    >>> describe_variable(KINDS.find("number")(range=(0, 24)), "hours", "sleep")["description"]
+    'a number from 0 to 24, in hours; a value outside counts as missing'
+    """
+    types = {str: "string", bool: "boolean", int: "number", float: "number"}
+    words = kind.json_type
+    described: dict[str, Any] = {
+        "title": name,
+        "type": [*dict.fromkeys(types[kind] for kind in kind.json_types if kind in types), "null"],
+    }
+    if kind.levels:
+        words = f"one of {', '.join(kind.levels)}"
+        described["enum"] = [*kind.levels, None]
+    if kind.range is not None:
+        words += " from {:g} to {:g}".format(*kind.range)
+    if unit:
+        words += f", in {unit}"
+        described["x-unit"] = unit
+    if kind.range is not None:
+        words += "; a value outside counts as missing"
+        described["x-range"] = list(kind.range)
+    return {**described, "description": words, "examples": [make_value(kind)]}
+
+
+def describe_outcome(study: Study) -> str:
+    """The proximal outcome in words."""
+    reward = study.reward
+    words = f"The study's '{reward.column}'"
+    if reward.unit:
+        words += f", in {reward.unit}"
+    if reward.range is not None:
+        words += ", from {:g} to {:g}".format(*reward.range)
+    return f"{words}; null where it is known to be missing."
+
+
+def make_value(kind: VariableKind) -> Any:
+    """A plausible value of a variable."""
+    if kind.levels:
+        return kind.levels[0]
+    if bool in kind.json_types:
+        return True
+    low, high = kind.range or (0.0, 1.0)
+    return round((low + high) / 2, 6)
+
+
+def make_examples(study: Study) -> Mapping[str, dict[str, Any]]:
+    """A request and its reply, by path."""
+    context = {name: make_value(kind) for name, (_, kind) in study.state_kinds.items()}
+    names = study.actions.names
+    chance = round(1 / len(names), 6)
+    low, high = study.reward.range or (0.0, 1.0)
+    receipt = {"decision_id": DECISION_ID, "status": "recorded", "action_prob_agrees": True}
+    receipt |= {"message": None, "field": None}
+    decision = {"participant_id": "p-017", "decision_idx": 0, "timestamp": MOMENT, "availability": True, "context": context}
+    outcome = {"decision_id": DECISION_ID, "proximal_outcome": (low + high) / 2, "timestamp": MOMENT, "action_prob": chance}
+    return {
+        "/api/v1/participants": {
+            "request": {"participant_id": "p-017"},
+            "reply": {"participant_id": "p-017", "registered_at": MOMENT},
+        },
+        "/api/v1/decisions": {
+            "request": decision,
+            "reply": {
+                "decision_id": DECISION_ID,
+                "action": 1,
+                "action_prob": [chance] * len(names),
+                "source": "warm-up",
+                "reasons": [],
+                "policy_id": None,
+                "action_name": names[1],
+                "warnings": [],
+            },
+        },
+        "/api/v1/outcomes": {"request": outcome, "reply": {"results": [receipt]}},
+    }
+
+
+def _describe_statuses(responses: dict[str, Any]) -> None:
+    for status, response in responses.items():
+        if status in STATUSES:
+            response["description"] = STATUSES[status]
+        if status in ("429", "503"):
+            seconds = {"schema": {"type": "integer"}, "description": "Seconds to wait."}
+            milliseconds = {"schema": {"type": "integer"}, "description": "The same in milliseconds, where it is known."}
+            response["headers"] = {"Retry-After": seconds, "Retry-After-Ms": milliseconds}
+
+
+def _add_examples(route: dict[str, Any], examples: dict[str, Any]) -> None:
+    if examples:
+        route["requestBody"]["content"]["application/json"]["example"] = examples["request"]
+        route["responses"]["200"]["content"]["application/json"]["example"] = examples["reply"]

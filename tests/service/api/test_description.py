@@ -1,0 +1,67 @@
+"""The description of the API names the study's own variables, is made once, and can be left unpublished."""
+
+import html
+import json
+
+import pytest
+
+from surefoot.service.api import description
+from surefoot.service.app import create_app
+from surefoot.service.trial.trial import open_trial
+from surefoot.study import Study
+from tests.service.support.client import Client
+from tests.service.support.trials import STUDY
+
+pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+
+def change(trial, old, new):
+    """The application of the same trial with another study."""
+    assert old in STUDY
+    return create_app(open_trial(Study.parse(STUDY.replace(old, new)), trial.database.url))
+
+
+def test_the_context_has_the_variables_of_the_study_with_type_range_and_unit(trial):
+    app = change(trial, "range = [-10, 10]", 'range = [-10, 10]\nunit = "°C"')
+    context = app.state.description.content["components"]["schemas"]["DecisionRequest"]["properties"]["context"]
+    app.state.trial.close()
+    assert set(context["properties"]) == {"weather", "engagement", "place"}
+    weather = context["properties"]["weather"]
+    assert weather["type"] == ["number", "null"] and weather["x-range"] == [-10, 10] and weather["x-unit"] == "°C"
+    assert weather["description"] == "a number from -10 to 10, in °C; a value outside counts as missing"
+    assert context["properties"]["place"]["enum"] == ["other", "home", None]
+
+
+def test_every_route_names_its_statuses_and_the_examples_work(client):
+    described = client.get("/openapi.json").json()
+    for path, ways in described["paths"].items():
+        for route in ways.values():
+            assert all(response["description"] for response in route["responses"].values()), path
+    decisions = described["paths"]["/api/v1/decisions"]["post"]
+    assert {"200", "401", "404", "409", "422", "429", "503"} <= set(decisions["responses"])
+    assert set(decisions["responses"]["429"]["headers"]) == {"Retry-After", "Retry-After-Ms"}
+    decided = {}
+    for path in ("/api/v1/participants", "/api/v1/decisions", "/api/v1/outcomes"):
+        route = described["paths"][path]["post"]
+        asked = route["requestBody"]["content"]["application/json"]["example"]
+        if path == "/api/v1/outcomes":
+            asked = {**asked, "decision_id": decided["decision_id"]}
+        reply = client.ask(path.removeprefix("/api/v1"), asked)
+        assert reply.status_code == 200, reply.text
+        decided = reply.json()
+        example = route["responses"]["200"]["content"]["application/json"]["example"]
+        assert set(example) == set(decided)
+
+
+def test_the_page_is_made_once_and_shows_variables_and_examples(client, monkeypatch):
+    page = client.get("/docs").text
+    assert "context.weather" in page and "a number from -10 to 10" in page and '"decision_idx": 0' in html.unescape(page)
+    monkeypatch.setattr(description, "render", None)
+    assert client.get("/docs").text == page and client.get("/openapi.json").status_code == 200
+
+
+def test_a_study_may_keep_the_description_to_itself(trial):
+    app = change(trial, "[trial.limits]", "[trial.limits]\npublic_documentation = false")
+    with Client(app, {}) as client:
+        assert [client.get(path).status_code for path in ("/docs", "/openapi.json")] == [404, 404]
+        assert json.loads(client.get("/docs").text)["error"]["code"] == "not_found"
