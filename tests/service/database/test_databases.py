@@ -84,6 +84,7 @@ def test_the_first_schema_can_be_upgraded(empty):
         for statement in (
             "ALTER TABLE alerts DROP COLUMN times",
             "DROP TABLE adverse_events",
+            "DROP TABLE sign_ins",
             "ALTER TABLE erasures DROP COLUMN adverse_events",
             "UPDATE alembic_version SET version_num = '0001'",
         ):
