@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         evaluation,
         explain,
         fitting,
+        inference,
         personalisation,
         policies,
         regression,
@@ -55,6 +56,7 @@ __all__ = [
     "fit_study",
     "fitting",
     "horizons",
+    "inference",
     "method",
     "personalisation",
     "policies",
@@ -81,8 +83,8 @@ _MODULES_LATER = {
     **{
         name: f"surefoot.{name}"
         for name in (
-            *("audit", "client", "datasets", "effects", "evaluation", "explain", "fitting", "policies", "regression"),
-            *("personalisation", "rehearsal", "sample_size", "screening", "simulators", "study"),
+            *("audit", "client", "datasets", "effects", "evaluation", "explain", "fitting", "inference", "policies"),
+            *("personalisation", "regression", "rehearsal", "sample_size", "screening", "simulators", "study"),
         )
     },
 }

@@ -47,6 +47,8 @@ PAGES = {
     "GET /events/{event_id}": EVERYBODY,
     "POST /events": CARERS,
     "POST /participants/{participant_id}/unblind": CARERS,
+    "GET /boundaries": BOARD,
+    "POST /boundaries": BOARD,
     "GET /staff": NOBODY,
     "GET /staff/staff-actions.csv": NOBODY,
     "POST /participants": CARERS,

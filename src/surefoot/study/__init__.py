@@ -4,13 +4,14 @@ from surefoot.study.collection_section import CollectionSection
 from surefoot.study.log_description import Actions, Columns, Reward, Scaling, StateVariable
 from surefoot.study.log_reader import StudyLogs
 from surefoot.study.model import MethodChoice, ProbabilityLimits, Study
-from surefoot.study.trial_section import TrialSection
+from surefoot.study.trial_section import MonitoringSection, TrialSection
 
 __all__ = [
     "Actions",
     "CollectionSection",
     "Columns",
     "MethodChoice",
+    "MonitoringSection",
     "ProbabilityLimits",
     "Reward",
     "Scaling",

@@ -248,6 +248,24 @@ class Reward(Section):
         match = LOGARITHM.fullmatch(self.transform.strip())
         return None if match is None else float(f"{match[1] or '+'}{match[2] or '0'}")
 
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """The lowest and highest possible reward, winsorised and transformed; None where it has no limits.
+
+        >>> Reward(range=(0, 400), winsorise=(4, 900), transform="sqrt").limits
+        (2.0, 20.0)
+        """
+        given = [limits for limits in (self.range, self.winsorise) if limits is not None]
+        if not given:
+            return None
+        low = max(limits[0] for limits in given)
+        high = min(limits[1] for limits in given)
+        if self.transform == "none":
+            return low, high
+        if self.offset is None:
+            return math.sqrt(max(low, 0.0)), math.sqrt(max(high, 0.0))
+        return (math.log(low + self.offset), math.log(high + self.offset)) if low + self.offset > 0 else None
+
 
 class QuestionnaireSection(Section):
     """Items that are answered in one go."""

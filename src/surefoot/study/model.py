@@ -16,7 +16,7 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, read_logs
 from surefoot.study.toml_file import Finite, KeyedError, Probability, Section, explain_error, parse_toml, read_text
-from surefoot.study.trial_section import EffectsSection, TrialSection
+from surefoot.study.trial_section import EffectsSection, MonitoringSection, TrialSection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,6 +140,8 @@ class Study(LogDescription):
     """`[probability_limits]`: limits of the probability of sending anything."""
     effects: EffectsSection = EffectsSection()
     """`[effects]`: the primary analysis of the treatment's effects."""
+    monitoring: MonitoringSection | None = None
+    """`[monitoring]`: boundaries for the board of a trial."""
     trial: TrialSection | None = None
     """`[trial]`: only for studies that `surefoot serve` runs."""
 
@@ -192,6 +194,16 @@ class Study(LogDescription):
                     raise KeyedError(("effects", key), f"{problem}; {remedy}; there are {list(self.state)}")
         if self.trial is not None:
             self._check_trial(self.trial)
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_monitored(self) -> Self:
+        if self.monitoring is not None:
+            if self.trial is None:
+                raise KeyedError(("monitoring",), "only a trial is monitored; add a section [trial]")
+            if self.monitoring.sequence == "bounded" and self.reward.limits is None:
+                words = "a bounded sequence needs the range of the outcome; write [reward] range = [lowest, highest]"
+                raise KeyedError(("monitoring", "sequence"), words)
         return self
 
     def _check_trial(self, trial: TrialSection) -> None:

@@ -1,4 +1,4 @@
-"""The sections `[effects]` and `[trial]`: the primary analysis, and how the decision service runs the study."""
+"""The sections `[effects]`, `[monitoring]` and `[trial]`: the primary analysis, boundaries for a board, and the service."""
 
 import re
 from datetime import date, datetime, time, timedelta
@@ -62,6 +62,32 @@ class EffectsSection(Section):
     """Values of the moderators at which the effect is estimated."""
     day: str | None = None
     """The state variable over which the effect is drawn; `day` where there is one."""
+
+
+class MonitoringSection(Section):
+    """Boundaries for a board: an alert goes out when a 95 % confidence sequence lies beyond one.
+
+    Differences of outcomes are in the units of the reward.
+
+    Examples
+    --------
+    >>> MonitoringSection(harm=10, futility=5).burden is None
+    True
+    """
+
+    harm: NotNegative | None = None
+    """The policy harms when its mean outcome is lower by more than this than with the policy that `harm_against` names."""
+    harm_against: Literal["never", "coin"] = "never"
+    """Sending nothing, or every action with the same probability."""
+    futility: Finite | None = None
+    """The smallest effect of sending something that is worth having; prompts are futile when it is smaller."""
+    burden: Annotated[Finite, Field(gt=0)] | None = None
+    """The most prompts a participant should get per day, on average over everybody."""
+    sequence: Literal["bounded", "asymptotic"] | None = None
+    """`bounded` uses the range of the outcome and is valid for any number of decision points; by default where the reward
+    has a `range` or `winsorise`."""
+    wait_hours: Hours | None = None
+    """Hours after a decision point at which the outcome known by then is taken for good; by default `outcome_hours`."""
 
 
 class GuardRails(Section):

@@ -2,7 +2,7 @@ import re
 
 PAGES = (
     *("/", "/participants", "/adherence", "/not-worn", "/updates", "/updates/calendar", "/policies"),
-    *("/policies/drift", "/what-if", "/alerts", "/events", "/safety"),
+    *("/policies/drift", "/what-if", "/alerts", "/events", "/safety", "/boundaries"),
 )
 
 

@@ -38,6 +38,7 @@ CHARTS = {
     "/events": 0,
     "/events/1": 0,
     "/safety": 0,
+    "/boundaries": 3,
     "/staff": 0,
     "/policies/99": 0,
 }

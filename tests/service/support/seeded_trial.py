@@ -18,7 +18,8 @@ from tests.service.support.trials import STUDY
 DESIGN = STUDY.replace("[trial]\n", '[trial]\ntitle = "Walking after heart surgery"\nday_boundary = 5\n', 1).replace(
     'update_time = "never"', 'update_time = "23:00"'
 )
-"""The tests' study with decision points and an update every day."""
+DESIGN += "\n[monitoring]\nharm = 1\nfutility = 0.2\nburden = 4\n"
+"""The tests' study with decision points and an update every day, and a board's boundaries."""
 BEGIN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 NASTY = "<script>console.error('x')</script>"
 

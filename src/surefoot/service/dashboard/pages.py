@@ -52,6 +52,7 @@ PAGES = (
     ("/what-if", "What if", READERS),
     ("/alerts", "Alerts", READERS),
     ("/safety", "Safety", BOARD),
+    ("/boundaries", "Boundaries", BOARD),
     ("/events", "Adverse events", (*TEAM, "monitor")),
     ("/staff", "Staff", ("admin",)),
 )

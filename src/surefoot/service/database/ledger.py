@@ -10,10 +10,12 @@ participant may have erased, with a random salt that is erased with it, so that 
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +26,8 @@ from surefoot.service.database.clock import Instant, now, to_microseconds
 from surefoot.service.database.schema import ledger, list_erasable
 
 SALT_BYTES = 16
+CHUNK = 1000
+"""Blocks in memory at a time."""
 BEGINNING = bytes(32)
 """The hash before the first block."""
 PENDING = "surefoot_ledger"
@@ -151,6 +155,19 @@ _KINDS = (
     Evidence("adverse event", schema.adverse_events, "recorded_at", ("id", "participant_id")),
 )
 EVIDENCE = {evidence.kind: evidence for evidence in _KINDS}
+
+
+def read_positions(connection: sa.Connection, *kinds: str) -> dict[tuple[str, Any], float]:
+    """The place in the ledger of every entry of these kinds, by kind and key; what it does not know comes last."""
+    positions: dict[tuple[str, Any], float] = defaultdict(lambda: inf)
+    blocks = connection.execute(
+        sa.select(ledger.c.entries).order_by(ledger.c.position), execution_options={"yield_per": CHUNK}
+    )
+    entries = (entry for text in blocks.scalars() for entry in json.loads(text))
+    for position, (kind, key, *_) in enumerate(entries):
+        if kind in kinds:
+            positions[kind, key[0]] = position
+    return positions
 
 
 def record(connection: sa.Connection, kind: str, rows: Iterable[Mapping[Any, Any]]) -> None:

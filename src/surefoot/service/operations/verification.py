@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
 from itertools import pairwise
-from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ from pydantic import AwareDatetime, TypeAdapter
 from surefoot.errors import InputError
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
-from surefoot.service.database.ledger import BEGINNING, EVIDENCE, chain, digest_block
+from surefoot.service.database.ledger import BEGINNING, EVIDENCE, chain, digest_block, read_positions
 from surefoot.service.database.schema import (
     ERASABLE,
     LISTS,
@@ -99,15 +98,8 @@ class _Recomputer:
 
     @cached_property
     def _positions(self) -> dict[tuple[str, Any], float]:
-        """Where the ledger has each decision and outcome; one that it does not know comes after everything."""
-        positions: dict[tuple[str, Any], float] = defaultdict(lambda: inf)
         with self._database.snapshot(unlimited=True) as connection:
-            blocks = sa.select(ledger.c.position, ledger.c.entries).order_by(ledger.c.position)
-            for position, entries in connection.execute(blocks, execution_options={"yield_per": CHUNK}):
-                for kind, key, *_ in json.loads(entries):
-                    if kind in ("decision", "outcome"):
-                        positions[kind, key[0]] = position
-        return positions
+            return read_positions(connection, "decision", "outcome")
 
     def find_differences(self, row: Any) -> Iterator[str]:
         """Names of the checks that fail."""

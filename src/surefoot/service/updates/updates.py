@@ -33,6 +33,7 @@ from surefoot.service.database.schema import activations, erasures, participant_
 from surefoot.service.trial import states
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.api_models import ApiError
+from surefoot.service.trial.boundaries import raise_boundary_alerts
 from surefoot.service.trial.participants import WITHDRAWN
 from surefoot.service.trial.trial import LIVE, Trial, list_coefficients, load_stored_study, open_trial, policies_to_text
 from surefoot.study import StudyLogs
@@ -155,7 +156,19 @@ def _end_update(
 
 
 def run_update(trial: Trial, update_id: int) -> str:
-    """Run an update that has begun; its final state."""
+    """Run an update that has begun, then look at the boundaries; its final state."""
+    state = _run_fit(trial, update_id)
+    try:
+        raise_boundary_alerts(trial, now())
+    except Exception as error:
+        message = f"the boundaries could not be computed after update {update_id}: {type(error).__name__}"
+        with trial.database.transaction() as connection:
+            raise_alert(connection, kind="update", occasion=f"boundaries:{update_id}", message=message)
+        raise
+    return state
+
+
+def _run_fit(trial: Trial, update_id: int) -> str:
     try:
         with repeat_job("the heartbeat", lambda: _change_update(trial, update_id, **_show_life()), BEAT_SECONDS):
             return _fit_and_publish(trial, update_id)
