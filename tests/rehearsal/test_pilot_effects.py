@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import surefoot as sf
+from surefoot.effects.study_effects import estimate_primary_effect, plan_primary_effect
 from surefoot.rehearsal.pilot_effects import WithinRegression, weigh_slab
 from surefoot.simulators.heartsteps import BETA, HeartSteps
 from tests.rehearsal.pilots import HEARTSTEPS
@@ -101,7 +102,7 @@ def test_a_refit_is_least_squares_with_everybodys_own_level_repeated_as_often_as
     x, z, y = rng.normal(size=(3, 5, 12))
     weight = (rng.random((5, 12)) < 0.8).astype(float)
     counts = np.array([2.0, 0, 1, 1, 1])
-    (found,) = WithinRegression.of_rows([x, z], y, weight).solve(counts[None], np.zeros(2), [0, 1])
+    (found,) = WithinRegression.of_rows([x, z], y, weight).solve(counts[None], np.zeros(2))
     rows, targets = [], []
     for person, count in enumerate(counts.astype(int)):
         known = weight[person] > 0
@@ -145,3 +146,54 @@ def test_chances_and_counts_move_by_as_much_as_the_effect():
             np.mean(reward == 0),
             atol=0.03,
         )
+
+
+def test_earlier_prompts_that_lower_the_effect_of_a_prompt_count_once():
+    """A prompt adds 0.5, after another prompt only 0.1; a coin gains 0.15 over never, and always 0.1."""
+    rng = np.random.default_rng(8)
+    sent = rng.random((100, 60)) < 0.5
+    before = np.pad(sent, ((0, 0), (1, 0)))[:, :-1]
+    reward = 3 + sent * (0.5 - 0.4 * before) + 0.1 * rng.standard_normal(sent.shape)
+    plain = sf.Study.parse('[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n')
+    pilot = sf.Trajectories.from_arrays(
+        rng.normal(size=(*sent.shape, 1)),
+        sent.astype(int),
+        reward,
+        probability=np.full(sent.shape, 0.5),
+        state_names=("s1",),
+    )
+    people = sf.rehearsal.fit_pilot(pilot, plain, per_day=5).in_environment(sf.rehearsal.PILOT_EFFECT)
+    assert_allclose(compare(people.draw_people(100, seed=1), 60, 2), (-0.15, 0.1), atol=0.03)
+
+
+def test_nine_people_under_a_bandit_leave_wide_intervals_around_the_effect_of_the_analysis():
+    """Seconds of brushing: none at two of five decision points, else skewed, within 0 and 180; probabilities that drift."""
+    rng = np.random.default_rng(9)
+    shape = (9, 75)
+    chance = (0.45 + 0.02 * rng.standard_normal(shape).cumsum(axis=1)).clip(0.2, 0.8)
+    sent = rng.random(shape) < chance
+    brushed = rng.random(shape) < rng.uniform(0.3, 0.9, (9, 1))
+    seconds = np.where(brushed, np.floor(180 - 180 * rng.random(shape) ** 2.5), 0.0)
+    text = (
+        '[columns]\nparticipant = "participant"\ntime = "time"\n[state.evening]\nkind = "yes/no"\n[reward]\nrange = [0, 180]'
+    )
+    evening = np.broadcast_to((np.arange(75) % 2)[:, None], (*shape, 1)).astype(float)
+    pilot = sf.Trajectories.from_arrays(
+        evening, sent.astype(int), seconds, probability=np.where(sent, chance, 1 - chance), state_names=("evening",)
+    )
+    study = sf.Study.parse(text)
+    analysis, estimator, _ = plan_primary_effect(study)
+    effect = float(estimate_primary_effect(study, pilot, analysis, estimator).params[0])
+    model = sf.rehearsal.fit_pilot(pilot, study, per_day=2)
+    assert model.effects.now.low < effect < model.effects.now.high
+    seeds = list(range(20))
+    gains = []
+    for draws in (None, [1 + seed for seed in seeds]):
+        people = model.in_environment(sf.rehearsal.PILOT_EFFECT).draw_people(9, seed=seeds, draws=draws)
+        means = [
+            people.start(seed=seeds).advance(POLICIES[name], 70).rewards.mean(axis=(1, 2)) for name in ("always", "never")
+        ]
+        gains.append(means[0] - means[1])
+    error = (gains[1] - gains[0]).std(ddof=1)
+    assert abs(gains[0].mean() - effect) < 2.3 * error
+    assert error > 8

@@ -16,7 +16,7 @@ TRIALS = 60
 def make_answers(rng, trials=40, *, candidate="mine", shift=0.0, is_null=False, drawn=None, people=0, **changes):
     values = {
         name: rng.random(trials)
-        for name in (*("outcome", "lower_quarter", "sent", "sent_low", "sent_high", "regret", "effective_share"),
+        for name in (*("outcome", "lower_quarter", "sent", "sent_low", "sent_high", "effective_share"),
                      *("fallback", "left", "updates_waiting", "updates_failed"))
     }  # fmt: skip
     values |= {"over_coin": rng.normal(shift, 1, trials), "over_never": rng.normal(shift, 1, trials)}

@@ -37,7 +37,6 @@ maximum = 0.8
 PLAN = """
 trials = 4
 block = 2
-tuning_trials = 2
 probabilities = [0.5]
 [[candidate]]
 label = "one"
@@ -60,7 +59,6 @@ update_every = 2
 NULL_PLAN = """
 trials = 80
 block = 80
-tuning_trials = 2
 environment = []
 [design]
 participants = 14
@@ -96,7 +94,6 @@ def test_where_nothing_has_an_effect_no_outcome_differs(found):
     for one in cells.values():
         assert (one.values["over_never"] == 0).all()
         assert (one.values["harmed"] == 0).all()
-        assert (one.values["regret"] == 0).all()
     assert found.by_environment[0].candidate is None
 
 
@@ -104,8 +101,6 @@ def test_where_prompts_help_always_earns_more_than_a_coin_and_never_less(found):
     cells = found.answers["effect 0.4, people differ"]
     assert cells["always"].mean("over_coin").low > 0 > cells["never"].mean("over_coin").high
     assert cells["always"].mean("sent").value == 1
-    assert cells["best fixed"].sends == 1
-    assert (cells["always"].values["regret"] == 0).all()
 
 
 def test_with_the_same_seed_everything_is_the_same_whatever_the_blocks(found):
@@ -148,10 +143,10 @@ def test_a_rehearsal_shows_itself(found, tmp_path):
     assert "http" not in page.replace("http://www.w3.org", "")
     assert page.count("<svg") == 4
     assert found.plot().axes[0].get_title(loc="left") == "Gain over a coin"
-    assert repr(found).startswith("Rehearsal(4 trials, 2 environments, 7 candidates, recommended:")
+    assert repr(found).startswith("Rehearsal(4 trials, 2 environments, 6 candidates, recommended:")
     assert found.overall.sentence.split(":")[0] in found.summary().replace("\n", " ")
     data = json.loads(json.dumps(found.to_dict()))
-    assert len(data["answers"]) == 2 * 7
+    assert len(data["answers"]) == 2 * 6
     assert data["manifest"]["plan"]["keys"]["seed"] == 0
     frame = found.to_frame()
     assert {"environment", "candidate", "outcome", "outcome_lower", "outcome_simulation_error", "rejections_upper"} <= set(
@@ -181,7 +176,7 @@ def test_a_killed_rehearsal_loses_at_most_a_block(tmp_path, found, monkeypatch):
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     before = {path.name: path.stat().st_mtime_ns for path in blocks.glob("environment*.json")}
-    assert 3 <= len(before) < 6
+    assert 1 <= len(before) < 4
     monkeypatch.chdir(tmp_path)
     assert type_command("rehearse", *arguments).returncode == 0
     found.save(tmp_path)

@@ -8,6 +8,7 @@ from pyarrow import csv
 
 import surefoot as sf
 from surefoot.rehearsal.plan import RehearsalPlan
+from surefoot.rehearsal.trial_files import write_trial
 from surefoot.rehearsal.trial_run import run_trials
 from tests.cli.typed import type_command
 
@@ -30,7 +31,6 @@ maximum = 0.8
 """
 PLAN = """
 trials = 10
-tuning_trials = 2
 environment = [{ effect = 0.3 }]
 [design]
 participants = 12
@@ -51,25 +51,26 @@ def folder(tmp_path_factory):
     people = sf.rehearsal.from_study(study, participants=12, seed=0, per_day=3)
     trial = people.in_environment(sf.rehearsal.Environment(effect=0.3)).draw_people(12, seed=99)
     (record,) = run_trials(trial, sf.rehearsal.Candidate.with_method(study, "saccb"), plan.design, seeds=[99])
-    frame = record.logs.to_frame("pyarrow").append_column("policy_id", pa.array(record.day // 2))
-    (folder / "export").mkdir()
-    csv.write_csv(frame, folder / "export" / "decisions.csv")
-    worse = frame.set_column(
-        frame.column_names.index("reward"), "reward", pa.array([10.0] * 100 + [11.0] * (len(frame) - 100))
-    )
+    decisions = write_trial(record, study.with_trial_columns(), folder / "export")
+    frame = csv.read_csv(decisions)
+    position = frame.column_names.index("reward")
+    worse = frame.set_column(position, "reward", pa.array([10.0] * 100 + [11.0] * (len(frame) - 100)))
     csv.write_csv(worse, folder / "worse.csv")
+    updates = (folder / "export" / "decisions.updates.csv").read_text()
+    (folder / "worse.updates.csv").write_text(updates.replace('"done"', '"refused"'))
     return folder
 
 
 def test_a_trial_of_the_same_people_is_as_rehearsed(folder):
     score = sf.rehearsal.score_rehearsal(folder / "rehearsal", folder / "export", folder / "study.toml")
     assert [number.name for number in score.numbers] == [
-        "mean outcome", "share prompted", "effect of a prompt", "updates that went live",
+        "mean outcome", "share prompted", "effect of a prompt",
+        "updates that passed the checks", "updates refused", "updates failed",
     ]  # fmt: skip
-    assert [number.verdict for number in score.numbers[:3]] == ["as rehearsed"] * 3
+    assert score.verdict == "as rehearsed"
     assert (score.environment, score.candidate) == ("effect 0.3", "saccb")
     assert score.numbers[0].low < score.numbers[0].happened < score.numbers[0].high
-    assert len(score.to_frame()) == 4
+    assert len(score.to_frame()) == 6
     assert "95 % of trials" in score.summary()
 
 
@@ -78,6 +79,7 @@ def test_what_differs_is_named(folder, monkeypatch):
     shown = type_command("rehearse", "--score", "rehearsal", "worse.csv", "--json", "--html", "page.html")
     data = json.loads(shown.stdout)
     assert data["verdict"].startswith("not as rehearsed: mean outcome lower")
+    assert data["verdict"].endswith("updates that passed the checks lower, updates refused higher")
     assert "not as rehearsed" in (folder / "page.html").read_text()
 
 

@@ -15,16 +15,16 @@ from tests.rehearsal.trial_records import make_record
 STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n[effects]\ncontrols = ["s1"]'
 
 
-def summarise(record, never, coin, best, harm=0.1):
-    return summarise_trial(record, coin, never, best, harm=harm, per_day=3)
+def summarise(record, never, coin, harm=0.1):
+    return summarise_trial(record, coin, never, harm=harm, per_day=3)
 
 
 def test_the_numbers_of_a_trial_are_those_of_literal_loops():
     rng = np.random.default_rng(0)
     lengths = [12, 12, 9, 12, 4, 12, 12]
     record, reward, sent, source = make_record(rng, lengths=lengths)
-    never, coin, best = (reward + rng.normal(0.2, 0.3, reward.shape) for _ in range(3))
-    found = summarise(record, never, coin, best)
+    never, coin = (reward + rng.normal(0.2, 0.3, reward.shape) for _ in range(2))
+    found = summarise(record, never, coin)
     means, shares, against, over = [], [], [], []
     for person, length in enumerate(lengths):
         own = [reward[person, t] for t in range(length)]
@@ -52,8 +52,8 @@ def test_the_numbers_of_a_trial_are_those_of_literal_loops():
 
 def test_a_trial_is_not_harmed_by_itself():
     record, reward, *_ = make_record(np.random.default_rng(1))
-    found = summarise(record, reward, reward, reward)
-    assert (found["over_never"], found["over_coin"], found["harmed"], found["regret"]) == (0, 0, 0, 0)
+    found = summarise(record, reward, reward)
+    assert (found["over_never"], found["over_coin"], found["harmed"]) == (0, 0, 0)
 
 
 def test_the_primary_analysis_is_that_of_the_study_on_the_logs():
@@ -104,7 +104,7 @@ def test_updates_are_counted_by_how_they_ended():
     record, reward, *_ = make_record(np.random.default_rng(1))
     states = ("done", "waiting", "done", "refused")
     updates = [UpdateRecord(day, state, ("rate",) if state == "refused" else (), None) for day, state in enumerate(states)]
-    found = summarise(replace(record, updates=updates), reward, reward, reward)
+    found = summarise(replace(record, updates=updates), reward, reward)
     assert [found[f"updates_{state}"] for state in ("done", "refused", "waiting", "failed")] == [2, 1, 1, 0]
     assert found["refused_by"] == ["rate"]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from surefoot.data.derived_states import DAY_SECONDS, count_moments
 from surefoot.data.log_columns import Problems
@@ -20,63 +19,6 @@ Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
 NO_PILOT = "rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)"
 """The remedy where a pilot says too little."""
-PILE = 0.02
-"""A value with more than this share of all is a pile, with an interval of scores."""
-MOST_VALUES = 400
-WIDEST_SCORE = 6.0
-GRID = 4801
-"""Scores are looked up within ± the widest, on a grid of this size."""
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreTable:
-    """Normal scores z = Φ⁻¹(F(x)) with F the empirical distribution, linear between its sorted values, and back; a value has
-    the scores from `low` to `high`."""
-
-    values: Floats
-    low: Floats
-    high: Floats
-
-    @classmethod
-    def of_values(cls, values: Floats) -> "ScoreTable":
-        """Of all values that are not missing; of many values with the same piles and fewer quantiles in between."""
-        distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
-        weights = counts / counts.sum()
-        if len(distinct) > MOST_VALUES:
-            piled = weights > PILE
-            share = weights[~piled].sum()
-            reached = (np.cumsum(weights[~piled]) - weights[~piled] / 2) / share
-            thinned = np.interp((np.arange(MOST_VALUES) + 0.5) / MOST_VALUES, reached, distinct[~piled])
-            distinct = np.concatenate([distinct[piled], thinned])
-            order = np.argsort(distinct, kind="stable")
-            distinct = distinct[order]
-            weights = np.concatenate([weights[piled], np.full(MOST_VALUES, share / MOST_VALUES)])[order]
-        share = np.concatenate([[0.0], np.cumsum(weights)]).clip(0, 1)
-        middle = ndtri((share[:-1] + share[1:]) / 2)
-        pile = weights > PILE
-        return cls(distinct, np.where(pile, ndtri(share[:-1]), middle), np.where(pile, ndtri(share[1:]), middle))
-
-    @cached_property
-    def _grid(self) -> Floats:
-        """Values at evenly spaced scores: a lookup is ten times as fast as interpolation, and never mixes a pile with its
-        neighbour."""
-        knots = np.column_stack([self.low, self.high]).clip(-9, 9).ravel()
-        return np.asarray(np.interp(np.linspace(-WIDEST_SCORE, WIDEST_SCORE, GRID), knots, np.repeat(self.values, 2)))
-
-    def to_values(self, scores: Floats) -> Floats:
-        """The values of scores; no value lies outside those that were seen."""
-        position = ((scores + WIDEST_SCORE) * ((GRID - 1) / (2 * WIDEST_SCORE)) + 0.5).clip(0, GRID - 1)
-        return self._grid[position.astype(np.int64)]
-
-    def to_scores(self, values: Floats, uniform: Floats) -> Floats:
-        """The scores of values; within a pile they are spread by uniform numbers of the same shape."""
-        known = np.nan_to_num(values)
-        position = np.searchsorted(self.values, known).clip(0, len(self.values) - 1)
-        piled = (self.values[position] == known) & (self.high[position] > self.low[position])
-        below = ndtr(self.low[position])
-        within = ndtri((below + uniform * (ndtr(self.high[position]) - below)).clip(1e-9, 1 - 1e-9))
-        between = np.interp(known, self.values, ndtri((ndtr(self.low) + ndtr(self.high)) / 2))
-        return np.where(np.isnan(values), np.nan, np.where(piled, within, between))
 
 
 @dataclass(frozen=True, eq=False)

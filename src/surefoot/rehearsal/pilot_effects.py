@@ -1,16 +1,16 @@
 """The effects of sending in a pilot, now and later, with the uncertainty of few people.
 
 All regressions are linear, within people (everybody has a level of their own), and use the action less its probability:
-randomisation makes the effects consistent whatever else the outcome depends on. With z a state variable (its normal score),
-c the time of day and the day, D_ρ the dose of earlier prompts with memory ρ:
+randomisation makes the effects consistent whatever else the outcome depends on. With z a state variable in its standard
+deviations, c the time of day and the day, D_ρ the dose of earlier prompts with memory ρ, D̄_ρ its mean in the pilot:
 
     z_{t+1} = level + φ z_t + β a_t + cᵀw + noise
-    y_t     = level + γᵀ z_t + cᵀv + a_t (θ + κᵀ z_t + bᵢ) + η D_ρ,t + noise
+    y_t     = level + γᵀ z_t + η D_ρ,t + cᵀv + a_t (θ + κᵀ z_t + λ (D_ρ,t − D̄_ρ) + bᵢ) + noise
 
 A binary outcome, and whether an outcome with many zeros is positive, is regressed in the same way (a linear probability).
-The dose has several memories, from the last prompt alone to weeks, each with a slope that is common to all people and
-shrunken. Responses of states are weighted by their posterior probability ("none" against a normal prior). Uncertainty is
-that of refits to resampled participants.
+The dose has several memories, from the last prompt alone to weeks, with slopes that are common to all people. κ, η and λ
+have normal priors around 0; responses of states are weighted by their posterior probability ("none" against a normal prior).
+Uncertainty is that of refits to resampled participants with prior means drawn from the priors: draws from the posterior.
 """
 
 from dataclasses import dataclass
@@ -33,6 +33,8 @@ RESPONSE_PRIOR = 0.3
 """… of the response of a state variable to a prompt, in its spreads."""
 MODERATOR_PRIOR = 0.15
 """… of the moderation by a state variable, in spreads of the outcome."""
+TIRING_PRIOR = 0.1
+"""… of the moderation by the usual dose of earlier prompts, in spreads of the outcome."""
 STATE_ROWS = 10.0
 """Decision points' worth of pull towards 0 of the outcome's coefficients on state variables."""
 MOST_CARRIED = 0.97
@@ -64,12 +66,12 @@ class WithinRegression(NamedTuple):
         x = np.stack([within(column) for column in columns], axis=-1)
         return cls(np.einsum("ptd,pte->pde", x, x), np.einsum("ptd,pt->pd", x, within(y)))
 
-    def solve(self, counts: Floats, penalty: Floats, columns: list[int]) -> Floats:
-        """Coefficients of these columns for every row of counts of participants, (refits, columns)."""
-        xx = np.einsum("rp,pde->rde", counts, self.xx[:, columns][:, :, columns])
-        xy = np.einsum("rp,pd->rd", counts, self.xy[:, columns])
+    def solve(self, counts: Floats, penalty: Floats, prior_means: Floats | float = 0.0) -> Floats:
+        """Coefficients for every row of counts of participants, pulled towards their prior means, (refits, d)."""
+        xx = np.einsum("rp,pde->rde", counts, self.xx)
+        xy = np.einsum("rp,pd->rd", counts, self.xy) + penalty * prior_means
         trace = 1e-8 * np.einsum("rdd->r", xx)[:, None] + 1e-9
-        diagonal = (penalty[columns] + trace)[..., None] * np.eye(len(columns))
+        diagonal = (penalty + trace)[..., None] * np.eye(len(penalty))
         return np.asarray(np.linalg.solve(xx + diagonal, xy[..., None])[..., 0])
 
 
@@ -81,7 +83,8 @@ def weigh_slab(estimate: float, variance: float, prior: float) -> tuple[float, f
 
 @dataclass(frozen=True, eq=False)
 class OutcomeEffects:
-    """Effects on one part of the outcome: `now` θ, `moderators` κ, `states` γ and `doses` η of every memory, (models, …).
+    """Effects on one part of the outcome, (models, …): `now` θ, `moderators` κ, `states` γ, and for every memory `doses` η
+    and `tiring` λ. γ and η are those without a prompt.
 
     `deviation` is everybody's shrunken deviation from θ with its standard deviation, (people,); `fitted` and `residual` are
     those of the pilot, (people, decision points).
@@ -91,6 +94,7 @@ class OutcomeEffects:
     moderators: Floats
     states: Floats
     doses: Floats
+    tiring: Floats
     deviation: Floats
     deviation_error: Floats
     fitted: Floats
@@ -132,7 +136,11 @@ class PilotEffects:
     def later(self) -> Interval:
         """The effect of all earlier prompts, as often as in the pilot, on the mean reward."""
         lasting = self.response / (1 - self.carried) * self.rate
-        effects = [(lasting * part.states).sum(axis=1) + part.doses @ self.doses for part in self.parts]
+        effects = [
+            (lasting * (part.states + self.rate * part.moderators)).sum(axis=1)
+            + (part.doses + self.rate * part.tiring) @ self.doses
+            for part in self.parts
+        ]
         return self._interval(np.sum([unit * effect for unit, effect in zip(self.scale, effects, strict=True)], axis=0))
 
     @property
@@ -173,7 +181,7 @@ def fit_effects(
     carried, response = np.reshape(responses, (-1, 2, draws + 1)).transpose(1, 2, 0)
     spread = float(np.nanstd(data.reward[data.available]))
     usual = np.array([dose[seen].mean() for dose in doses])
-    outcome = [_fit_part(data, scores, part, usual, counts, inflation) for part in parts]
+    outcome = [_fit_part(data, scores, part, usual, counts, inflation, including) for part in parts]
     return PilotEffects(
         carried=carried,
         response=response,
@@ -196,8 +204,7 @@ def _fit_response(
     weight = (data.present[:, 1:] & ~np.isnan(after) & ~np.isnan(before)).astype(np.float64)
     clock = [column[:, 1:] for column in data.clock]
     regression = WithinRegression.of_rows([before, data.centred[:, :-1], *clock], after, weight)
-    columns = list(range(2 + len(clock)))
-    coefficients = regression.solve(counts, np.zeros(len(columns)), columns)
+    coefficients = regression.solve(counts, np.zeros(2 + len(clock)))
     # Levels of people's own pull φ down by about (1 + φ) / T.
     length = max(float(weight.sum(axis=1).mean()), 2.0)
     carried = (coefficients[:, 0] + (1 + coefficients[:, 0]) / length).clip(-MOST_CARRIED, MOST_CARRIED)
@@ -216,6 +223,7 @@ def _fit_part(
     usual: Floats,
     counts: Floats,
     inflation: float,
+    rng: np.random.Generator,
 ) -> OutcomeEffects:
     """The regression of one part of the outcome, of the estimate and of every draw."""
     weight = (data.present & ~np.isnan(y)).astype(np.float64)
@@ -225,34 +233,45 @@ def _fit_part(
         y = np.clip(y, low - FAR_OUT * (high - low), high + FAR_OUT * (high - low))
     filled = [fill_with_means(column) for column in scores]
     centred = data.centred
-    controls = [*data.clock, data.available.astype(np.float64)]
-    moderated = [centred * column for column in filled]
-    columns = [centred, *moderated, *filled, *controls, *add_doses(centred, MEMORIES)]
-    regression = WithinRegression.of_rows(columns, y, weight)
-    size = len(filled)
-    plain = list(range(len(columns) - len(MEMORIES)))
-    penalty = np.zeros(len(columns))
-    penalty[1 : 1 + size] = 1 / MODERATOR_PRIOR**2
-    penalty[1 + size : 1 + 2 * size] = STATE_ROWS
-    penalty[1 + 2 * size : len(plain)] = 1e-2
-    # A prior of DOSE_PRIOR spreads of the outcome, for the effect of each memory's usual dose, in units of the noise.
-    penalty[len(plain) :] = (usual / DOSE_PRIOR) ** 2
-    refits = regression.solve(counts, penalty, list(range(len(columns))))
-    refits[1:] = refits[0] + inflation * (refits[1:] - refits[0])
-    coefficients = refits[:, : len(plain)]
-    doses = refits[:, len(plain) :]
-    estimate = coefficients[0]
-    x = np.stack(columns, axis=-1)
-    linear = x[..., : len(plain)] @ estimate + x[..., len(plain) :] @ doses[0]
-    level = _average(np.where(weight > 0, y - linear, np.nan))
-    fitted = level[:, None] + linear
+    doses = add_doses(data.sent, MEMORIES)
+    groups = {
+        "now": [centred],
+        "moderators": [centred * column for column in filled],
+        "tiring": [centred * (dose - mean) for dose, mean in zip(doses, usual, strict=True)],
+        "states": filled,
+        "doses": list(add_doses(centred, MEMORIES)),
+        "controls": [*data.clock, data.available.astype(np.float64)],
+    }
+    # In units of the noise; the priors of doses are those of the effect of the usual dose of each memory.
+    penalties = {
+        "now": [0.0],
+        "moderators": [1 / MODERATOR_PRIOR**2] * len(filled),
+        "tiring": (usual / TIRING_PRIOR) ** 2,
+        "states": [STATE_ROWS] * len(filled),
+        "doses": (usual / DOSE_PRIOR) ** 2,
+        "controls": [1e-2] * len(groups["controls"]),
+    }
+    x = np.stack([column for columns in groups.values() for column in columns], axis=-1)
+    penalty = np.concatenate([penalties[name] for name in groups])
+    regression = WithinRegression.of_rows(list(np.moveaxis(x, -1, 0)), y, weight)
+    estimate = regression.solve(counts[:1], penalty)
+    linear = x @ estimate[0]
+    fitted = _average(np.where(weight > 0, y - linear, np.nan))[:, None] + linear
     residual = np.where(weight > 0, y - fitted, np.nan)
+    prior_spread = float(np.nanstd(residual)) / np.sqrt(np.maximum(penalty, 1.0))
+    drawn = regression.solve(counts[1:], penalty, prior_spread * rng.standard_normal((len(counts) - 1, len(penalty))))
+    refits = np.concatenate([estimate, estimate + inflation * (drawn - estimate)])
+    ends = np.cumsum([len(columns) for columns in groups.values()])
+    effects = dict(zip(groups, np.split(refits, ends[:-1], axis=1), strict=True))
     deviation, deviation_error = _fit_own_effects(centred * weight, residual)
+    # Within the regression states and doses have their effect at the pilot's mean probability.
+    mean = float(data.probability[weight > 0].mean())
     return OutcomeEffects(
-        now=coefficients[:, 0],
-        moderators=coefficients[:, 1 : 1 + size],
-        states=coefficients[:, 1 + size : 1 + 2 * size],
-        doses=doses,
+        now=effects["now"][:, 0],
+        moderators=effects["moderators"],
+        states=effects["states"] - mean * effects["moderators"],
+        doses=effects["doses"] - mean * effects["tiring"],
+        tiring=effects["tiring"],
         deviation=deviation,
         deviation_error=deviation_error,
         fitted=fitted,

@@ -21,7 +21,7 @@ from surefoot.numerics.arrays import Array, Engine
 from surefoot.numerics.random_streams import streams
 from surefoot.rehearsal import pilot_effects
 from surefoot.rehearsal.environments import NO_EFFECT, Environment
-from surefoot.rehearsal.pilot_data import NO_PILOT, PilotArrays, ScoreTable, add_doses
+from surefoot.rehearsal.pilot_data import NO_PILOT, PilotArrays, add_doses
 from surefoot.simulators.simulator import Seed, Simulator
 from surefoot.study import Study, StudyLogs
 
@@ -34,21 +34,34 @@ COARSE = 1e-3
 TIME = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class StateColumn:
-    """A column of the state that is read: how its score becomes its value."""
+    """A column of the state that is read. The score of a number is (value − mean) / spread; 0 and 1, whose `spread` is None,
+    are 1 where the score is above 0. No value lies outside the `limits` of the pilot."""
 
-    table: ScoreTable | None
-    """Of a number; None for 0 and 1, which is 1 where the score is above 0."""
     mean: float
-    """Taken off 0 and 1 in regressions."""
+    spread: float | None
+    limits: tuple[float, float]
+
+    @classmethod
+    def of_values(cls, values: Floats) -> "StateColumn":
+        known = values[~np.isnan(values)]
+        is_number = not np.isin(known, (0.0, 1.0)).all()
+        limits = (float(known.min()), float(known.max()))
+        return cls(float(known.mean()), (float(known.std()) or 1.0) if is_number else None, limits)
+
+    def to_score(self, values: Floats) -> Floats:
+        """What regressions use."""
+        return (values - self.mean) / (self.spread or 1.0)
 
     def to_value(self, scores: Floats) -> Floats:
-        return self.table.to_values(scores) if self.table is not None else (scores > 0).astype(np.float64)
+        if self.spread is None:
+            return (scores > 0).astype(np.float64)
+        return np.clip(self.mean + self.spread * scores, *self.limits)
 
     def to_predictor(self, scores: Floats) -> Floats:
         """The column in the model of the outcome."""
-        return scores if self.table is not None else np.asarray((scores > 0) - self.mean, dtype=np.float64)
+        return scores if self.spread is not None else self.to_score((scores > 0).astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -137,10 +150,12 @@ class PilotModel(Simulator):
         self._carried = self.effects.carried[rows]
         self._response = self.effects.response[rows]
         dose = [part.doses[rows] for part in self.effects.parts]
+        self._tiring = [part.tiring[rows] for part in self.effects.parts]
         carry_over = self.environment.carry_over
         if carry_over == "none":
             self._response = np.zeros_like(self._response)
             dose = [np.zeros_like(eta) for eta in dose]
+            self._tiring = dose
         elif carry_over != "estimate":
             later = self.effects.later
             missing = (later.low if carry_over == "low" else later.high) - later.value
@@ -157,9 +172,10 @@ class PilotModel(Simulator):
         predictors = self._list_predictors(np.broadcast_to(self.scores, moved.shape).swapaxes(0, 1))
         doses = add_doses(sent, pilot_effects.MEMORIES)
         self._levels = []
-        for part, eta, level in zip(self.effects.parts, dose, self.levels, strict=True):
+        for part, eta, tiring, level in zip(self.effects.parts, dose, self._tiring, self.levels, strict=True):
             now = part.now[rows][:, None, None] + part.deviation[:, None]
             now = now + np.einsum("rk,krpt->rpt", part.moderators[rows], predictors)
+            now = now + np.einsum("rg,gpt->rpt", tiring, doses - self.effects.doses[:, None, None])
             later = np.einsum("rk,rkpt->rpt", part.states[rows], moved) + np.einsum("rg,gpt->rpt", eta, doses)
             self._levels.append(level - sent * now - later)
 
@@ -288,6 +304,7 @@ class PilotModel(Simulator):
             predictors = self._list_predictors(self._look_up_scores(state))
             # Nothing is known about doses above those of the pilot.
             felt = np.minimum(doses, effects.most.reshape(-1, *[1] * sent.ndim))
+            unusual = felt - effects.doses.reshape(-1, *[1] * sent.ndim)
         levels = []
         for number, part in enumerate(effects.parts):
             level = self._levels[number][self.model, self.person, rows]
@@ -295,6 +312,7 @@ class PilotModel(Simulator):
                 rows_used = list(self.draws)
                 now = part.now[rows_used][self.model] + self.deviation[number]
                 now = now + (self._of_lanes(part.moderators[rows_used], sent) * predictors).sum(axis=0)
+                now = now + (self._of_lanes(self._tiring[number], sent) * unusual).sum(axis=0)
                 later = (self._of_lanes(part.states[rows_used], sent) * moved).sum(axis=0)
                 later = later + (self._of_lanes(self._dose[number], sent) * felt).sum(axis=0)
             else:
@@ -431,11 +449,8 @@ def _make_model(data: PilotArrays, rng: np.random.Generator, draws: int) -> Pilo
     several = {column for name in list_unmoved(data.study) for column in data.study.columns_of(name)}
     for values, name in zip(data.states, (data.study.state_names[number] for number in data.read), strict=True):
         _check_known(data, name, values)
-        is_number = not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all()
-        table = ScoreTable.of_values(values[data.present]) if is_number else None
-        mean = 0.0 if is_number else float(np.nanmean(values[data.present]))
-        columns.append(StateColumn(table, mean))
-        scores.append(values - mean if table is None else table.to_scores(values, rng.random(values.shape)))
+        columns.append(StateColumn.of_values(values))
+        scores.append(columns[-1].to_score(values))
         # What is the same for everybody at every time, such as the day, does not respond to prompts.
         neighbour = np.roll(values, 1, axis=0)
         differs = (values != neighbour) & ~np.isnan(values) & ~np.isnan(neighbour)
@@ -457,7 +472,7 @@ def _make_model(data: PilotArrays, rng: np.random.Generator, draws: int) -> Pilo
         is_chance = shape.family == "binary" or (shape.family == "zeros" and not levels)
         levels.append(_find_latent(part.fitted, values, rng) if is_chance else np.where(np.isnan(values), drawn, values))
     for number, (column, values) in enumerate(zip(columns, data.states, strict=True)):
-        if column.table is None:
+        if column.spread is None:
             expected = np.broadcast_to(pilot_effects.fill_with_means(values).mean(axis=1, keepdims=True), values.shape)
             stacked[number] = _find_latent(expected, values, rng)
         else:

@@ -30,9 +30,8 @@ Count = Annotated[int, Field(ge=1)]
 COIN = "coin"
 NEVER = "never"
 ALWAYS = "always"
-BEST_FIXED = "best fixed"
-REFERENCES = (COIN, NEVER, ALWAYS, BEST_FIXED)
-"""Candidates to compare with; the best fixed probability is unknown before a trial."""
+REFERENCES = (COIN, NEVER, ALWAYS)
+"""Candidates to compare with."""
 FIRST_HOUR = 8
 LAST_HOUR = 20
 """Decision points of a day lie evenly between these hours."""
@@ -171,8 +170,6 @@ class RehearsalPlan(Section):
     """Root of all random numbers."""
     block: Count = 4
     """Trials that are simulated and stored together."""
-    tuning_trials: Annotated[int, Field(ge=2)] = 6
-    """Trials that find the best fixed probability; they are not reported."""
     methods: tuple[str, ...] = ()
     """Names of methods; the study's own unless given."""
     probabilities: tuple[Probability, ...] = ()
@@ -205,7 +202,7 @@ class RehearsalPlan(Section):
         return self.model_copy(update={"trials": trials})
 
     def list_candidates(self, study: Study) -> list[Candidate]:
-        """Coin, never, always, further fixed probabilities, and methods, without the best fixed probability."""
+        """Coin, never, always, further fixed probabilities, and methods."""
         chances = {COIN: 1 - 1 / len(study.actions.names), NEVER: 0.0, ALWAYS: 1.0}
         candidates = [Candidate.fixed(study, send, name) for name, send in chances.items()]
         candidates += [Candidate.fixed(study, send) for send in self.probabilities]

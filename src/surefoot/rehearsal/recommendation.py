@@ -40,7 +40,7 @@ SHARES = ("harmed", "sent", "sent_low", "sent_high", "effective_share", "fallbac
 MEANS = (
     *LEVELS,
     *SHARES,
-    *("over_coin", "over_never", "regret", "estimate", "standard_error"),
+    *("over_coin", "over_never", "estimate", "standard_error"),
     *("updates_done", "updates_refused", "updates_waiting", "updates_failed"),
 )
 """Measures that are averaged over trials."""

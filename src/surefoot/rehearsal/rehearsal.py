@@ -28,7 +28,7 @@ from surefoot.rehearsal.pilot_model import fit_pilot, from_study
 from surefoot.rehearsal.plan import RehearsalPlan
 from surefoot.rehearsal.recommendation import CandidateAnswers, Uncertainty, recommend, recommend_overall
 from surefoot.rehearsal.report import Rehearsal
-from surefoot.rehearsal.trial_blocks import Block, Stage, run_block, tune
+from surefoot.rehearsal.trial_blocks import Block, Stage, run_block
 from surefoot.study import Study, StudyLogs
 from surefoot.study.log_reader import study_files, transform_reward
 from surefoot.version import __version__
@@ -84,13 +84,12 @@ def rehearse(
     >>> study = sf.Study.parse(text + "[probability_limits]\\nminimum = 0.2\\nmaximum = 0.8")
     >>> design = "{participants = 8, days = 4, per_day = 3, update_every = 2}"
     >>> plan = sf.rehearsal.RehearsalPlan.parse(f'''trials = 4
-    ... tuning_trials = 2
     ... methods = ["saccb"]
     ... environment = [{{effect = 0.3}}]
     ... design = {design}''')
     >>> rehearsal = rehearse(None, study, plan, jobs=1)
     >>> [environment.title for environment in rehearsal.environments], list(rehearsal.answers["effect 0.3"])
-    (['no effect', 'effect 0.3'], ['coin', 'never', 'always', 'best fixed', 'saccb'])
+    (['no effect', 'effect 0.3'], ['coin', 'never', 'always', 'saccb'])
     """
     study = study if isinstance(study, Study) else Study.load(study)
     if not isinstance(plan, RehearsalPlan):
@@ -149,10 +148,9 @@ def rehearse(
     with tempfile.TemporaryDirectory(prefix="surefoot-rehearsal-") as temporary:
         stored = Path(temporary) if folder is None else open_folder(Path(folder), manifest)
         workers = jobs or count_cores()
-        run = partial(run_units, folder=stored, jobs=workers, progress=progress or UnitProgress(), elsewhere=cluster)
-        tuning = [Block(number, 0, plan.tuning_trials, "tuning") for number in numbers]
-        stage = replace(stage, tuned=tuple(run(tuning, partial(tune, stage=stage))))
-        results = dict(zip(blocks, run(blocks, partial(run_block, stage=stage)), strict=True))
+        run = partial(run_block, stage=stage)
+        units = run_units(blocks, run, folder=stored, jobs=workers, progress=progress or UnitProgress(), elsewhere=cluster)
+        results = dict(zip(blocks, units, strict=True))
 
     def collect(number: int, kind: str) -> list[Any]:
         return [results[block] for block in blocks if (block.environment, block.kind) == (number, kind)]
@@ -162,7 +160,7 @@ def rehearse(
             candidate.name: CandidateAnswers.join(
                 environment, candidate, plan.rule.level, uncertainty, collect(number, "trials"), collect(number, "draws")
             )
-            for candidate in stage.list_candidates(number)
+            for candidate in stage.candidates
         }
         for number, environment in enumerate(environments)
     }
@@ -178,7 +176,6 @@ def rehearse(
         answers=answers,
         by_environment=by_environment,
         overall=recommend_overall(by_environment, effects.spread, checks.faults if checks is not None else ()),
-        tuned=stage.tuned,
         spread=effects.spread,
         unit=model.unit,
         warnings=tuple(warnings),

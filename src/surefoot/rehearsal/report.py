@@ -48,8 +48,6 @@ class Rehearsal(ShownResult):
     """The recommendation for every environment."""
     overall: Recommendation
     """The recommendation over all environments."""
-    tuned: tuple[Mapping[str, Any], ...]
-    """For every environment the mean rewards from which the best fixed probability was chosen."""
     spread: float
     """Standard deviation of the reward at available decision points."""
     unit: str
@@ -113,10 +111,6 @@ class Rehearsal(ShownResult):
             "spread": self.spread,
             "harm": self.harm,
             "answers": [answers.to_dict() for answers in self._list_answers()],
-            "tuning": [
-                {"environment": environment.title, **tuned}
-                for environment, tuned in zip(self.environments, self.tuned, strict=True)
-            ],
             "model": None if checks is None else checks.to_dict(),
             "pilot_effects": None if effects is None else to_plain({"now": effects.now, "later": effects.later}),
             "notes": list(self.notes),
@@ -198,8 +192,8 @@ class Rehearsal(ShownResult):
 
     def render_page(self, *, title: str, source: str) -> str:
         sections = [
-            self._describe_environment(environment, recommendation, tuned)
-            for environment, recommendation, tuned in zip(self.environments, self.by_environment, self.tuned, strict=True)
+            self._describe_environment(environment, recommendation)
+            for environment, recommendation in zip(self.environments, self.by_environment, strict=True)
         ]
         return render("rehearsal.html", title=title, source=source, rehearsal=self, sections=sections, legend=self._legend)
 
@@ -212,13 +206,11 @@ class Rehearsal(ShownResult):
             "chance; the simulation error is that of the first. Prompted is the share of available decision points, with "
             "the 10th and 90th percentile of people. Harmed is the share of people whose mean outcome lies more than "
             f"{format_number(self.harm)} below what it would have been under never. Power is how often the primary analysis "
-            "finds an effect (where there is none: the type I error). Regret is against the best fixed probability. SD / SE "
-            "is the standard deviation of the estimated effects over their mean standard error: 1 is honest."
+            "finds an effect (where there is none: the type I error). SD / SE is "
+            "the standard deviation of the estimated effects over their mean standard error: 1 is honest."
         )
 
-    def _describe_environment(
-        self, environment: Environment, recommendation: Recommendation, tuned: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def _describe_environment(self, environment: Environment, recommendation: Recommendation) -> dict[str, Any]:
         """The section of the page about one environment."""
         answers = self.answers[environment.title]
         root = np.sqrt(len(answers[NEVER].values["outcome"]))
@@ -237,7 +229,6 @@ class Rehearsal(ShownResult):
             "answers": answers,
             "rows": tabulate(answers),
             "charts": [(inline_svg(figure, note), note) for figure, note in charts],
-            "tuned": tuned,
         }
 
 
@@ -276,7 +267,6 @@ def tabulate(answers: Answers) -> list[dict[str, str]]:
                 "simulation error": format_number(candidate.simulation_error("over_coin")),
                 "mean outcome": show(candidate.mean("outcome")),
                 "25th percentile": show(candidate.mean("lower_quarter")),
-                "regret": show(candidate.mean("regret")),
                 "SD / SE": show(candidate.honesty),
                 "effective share": show_percent(candidate.mean("effective_share")),
                 "fallback": show_percent(candidate.mean("fallback")),

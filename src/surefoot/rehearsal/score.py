@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from surefoot.data.frames import make_frame
-from surefoot.data.log_table import LogFile
 from surefoot.effects.study_effects import estimate_primary_effect, plan_primary_effect
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.intervals import t_interval
 from surefoot.reports.numbers import format_number
 from surefoot.reports.summaries import ShownResult, make_table, to_plain
 from surefoot.study import Study
-from surefoot.study.log_reader import study_files
+from surefoot.study.trial_updates import count_update_states
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-POLICY_COLUMN = "policy_id"
-"""In the decisions that `surefoot export` writes."""
+UPDATES = {"done": "updates that passed the checks", "refused": "updates refused", "failed": "updates failed"}
+"""State of an update → its name in the table."""
 
 
 class ScoredNumber(NamedTuple):
@@ -90,7 +89,7 @@ def score_rehearsal(
     folder
         The folder of the rehearsal, with its `answers.json`.
     trial
-        The trial's decisions, as `surefoot export` writes them: a file, or the folder that holds it.
+        The trial's decisions, as `surefoot export` writes them, with the files next to them: a file, or its folder.
     study
         The trial's study, or its file.
     candidate
@@ -136,10 +135,8 @@ def score_rehearsal(
         happened["estimate"] = ("effect of a prompt", float(effect.params[0]))
     except InputError:
         pass  # A policy without chance leaves nothing to compare.
-    tables = [LogFile(file).read_cells()[0] for file in study_files(study, trial)]
-    if all(POLICY_COLUMN in table.column_names for table in tables):
-        cells = {str(cell) for table in tables for cell in table[POLICY_COLUMN].to_pylist()}
-        happened["updates_done"] = ("updates that went live", float(len(cells - {"None", ""})))
+    states = count_update_states(trial)
+    happened |= {f"updates_{state}": (words, float(states[state])) for state, words in UPDATES.items()}
     numbers = []
     for measure, (words, value) in happened.items():
         predicted = answer[measure]

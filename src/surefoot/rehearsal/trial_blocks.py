@@ -1,7 +1,6 @@
 """Blocks of trials: every candidate in the same trials of one environment, and the numbers that are stored of a trial."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,15 +10,12 @@ from numpy.typing import NDArray
 from surefoot.effects.analysis import Analysis
 from surefoot.effects.study_effects import estimate_primary_effect
 from surefoot.errors import InputError
-from surefoot.policies import fixed
 from surefoot.rehearsal.pilot_model import PilotModel
-from surefoot.rehearsal.plan import BEST_FIXED, COIN, NEVER, Candidate, TrialDesign
+from surefoot.rehearsal.plan import COIN, NEVER, Candidate, TrialDesign
 from surefoot.rehearsal.trial_run import DECIDERS, TrialRecord, run_trials
 from surefoot.study import Study
 
 Floats = NDArray[np.float64]
-FIXED_GRID = tuple(round(0.1 * step, 1) for step in range(11))
-"""Probabilities of sending among which the best fixed one is found."""
 UPDATE_STATES = ("done", "refused", "waiting", "failed")
 
 
@@ -27,7 +23,7 @@ class Block(NamedTuple):
     """Some trials of one environment, the smallest unit of work that is stored.
 
     Kinds: `trials` with the estimated effects; `draws`, the same trials with effects drawn from the pilot's uncertainty,
-    another draw for each; `tuning`, trials with seeds of their own, which find the best fixed probability.
+    another draw for each.
     """
 
     environment: int
@@ -42,9 +38,8 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """Everything that a block needs: the people in every environment, candidates (without the best fixed probability, which
-    differs between environments), the primary analysis, and the results of `tune`. A mean reward lower by `harm` than
-    never's harms."""
+    """Everything that a block needs: the people in every environment, candidates, and the primary analysis. A mean reward
+    lower by `harm` than never's harms."""
 
     models: tuple[PilotModel, ...]
     candidates: tuple[Candidate, ...]
@@ -53,53 +48,35 @@ class Stage:
     harm: float
     analysis: Analysis
     estimator: str
-    tuned: tuple[Mapping[str, Any], ...] = ()
 
     def draw_people(self, block: Block) -> tuple[PilotModel, list[int]]:
         """New people for every trial of the block, and the seeds of the trials, the same for all candidates and blocks."""
         numbers = range(block.first, block.first + block.trials)
-        roots = [np.random.SeedSequence(self.seed, spawn_key=(int(block.kind == "tuning"), number)) for number in numbers]
+        roots = [np.random.SeedSequence(self.seed, spawn_key=(0, number)) for number in numbers]
         seeds = [int(root.generate_state(1, np.uint64)[0]) for root in roots]
         draws = [1 + number for number in numbers] if block.kind == "draws" else None
         people = self.models[block.environment].draw_people(self.design.participants, seed=seeds, draws=draws)
         return people, seeds
 
-    def list_candidates(self, environment: int) -> list[Candidate]:
-        """All of them, the best fixed probability after the other references."""
-        best = Candidate.fixed(self.candidates[0].study, self.tuned[environment]["best_fixed"], BEST_FIXED)
-        references = [candidate for candidate in self.candidates if not candidate.learns]
-        return [*references, best, *(candidate for candidate in self.candidates if candidate.learns)]
-
-
-def tune(block: Block, stage: Stage) -> dict[str, Any]:
-    """The mean reward of every fixed probability, for people who stay, and the best one."""
-    people, seeds = stage.draw_people(block)
-    others = len(people.action_names) - 1
-    means = {}
-    for send in FIXED_GRID:
-        policy = fixed([1 - send, *[send / others] * others])
-        simulation = people.start(seed=seeds).advance(policy, stage.design.decision_points)
-        means[f"{send:g}"] = float(simulation.rewards.mean())
-    return {"means": means, "best_fixed": max(FIXED_GRID, key=lambda send: means[f"{send:g}"])}
-
 
 def run_block(block: Block, stage: Stage) -> dict[str, dict[str, list[Any]]]:
     """Candidate → measure → a value for each trial; they depend on the block and the stage alone."""
     people, seeds = stage.draw_people(block)
-    candidates = {candidate.name: candidate for candidate in stage.list_candidates(block.environment)}
+    candidates = {candidate.name: candidate for candidate in stage.candidates}
 
     def run(name: str) -> list[TrialRecord]:
         return run_trials(people, candidates[name], stage.design, seeds=seeds)
 
-    compared = {name: run(name) for name in (COIN, NEVER, BEST_FIXED)}
+    compared = {name: run(name) for name in (COIN, NEVER)}
     rewards = {name: _pad_rewards(records, stage.design) for name, records in compared.items()}
     results: dict[str, dict[str, list[Any]]] = {}
     for name, candidate in candidates.items():
         measures: dict[str, list[Any]] = {}
         for trial, record in enumerate(compared.pop(name) if name in compared else run(name)):
-            coin, nothing, best = (rewards[reference][trial] for reference in (COIN, NEVER, BEST_FIXED))
             row = {
-                **summarise_trial(record, coin, nothing, best, harm=stage.harm, per_day=stage.design.per_day),
+                **summarise_trial(
+                    record, rewards[COIN][trial], rewards[NEVER][trial], harm=stage.harm, per_day=stage.design.per_day
+                ),
                 **analyse_trial(candidate.study, record, stage.analysis, stage.estimator),
             }
             for measure, value in row.items():
@@ -128,11 +105,9 @@ def _mean(values: Floats, axis: int | None = None) -> Any:
         return np.nanmean(values, axis=axis)
 
 
-def summarise_trial(
-    record: TrialRecord, coin: Floats, never: Floats, best: Floats, *, harm: float, per_day: int
-) -> dict[str, Any]:
-    """The numbers of a trial that do not need an analysis; `coin`, `never` and `best` are rewards of the same people with
-    the same chance, (people, decision points).
+def summarise_trial(record: TrialRecord, coin: Floats, never: Floats, *, harm: float, per_day: int) -> dict[str, Any]:
+    """The numbers of a trial that do not need an analysis; `coin` and `never` are rewards of the same people with the same
+    chance, (people, decision points).
 
     `outcome` and `lower_quarter`: mean and 25th percentile of people's mean rewards. `sent`, `sent_low`, `sent_high`: share
     of available decision points with a prompt, mean, 10th and 90th percentile of people. `harmed`: share of people with a
@@ -161,7 +136,6 @@ def summarise_trial(
         "over_coin": float(_mean(reward - coin, -1).mean()),
         "over_never": float(over_never.mean()),
         "harmed": float((over_never < -harm).mean()),
-        "regret": float(_mean(best - reward, -1).mean()),
         "fallback": float(_mean(fallback)),
         "outcome_by_day": by_day(reward),
         "sent_by_day": by_day(sent),

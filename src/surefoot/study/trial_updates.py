@@ -7,6 +7,7 @@ updates learned from, after screening, each with the first and the last update t
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -174,6 +175,11 @@ def read_policy_versions(path: str | Location) -> dict[int, Policies]:
         return {int(version[POLICY]): Policies.from_dict(version["parameters"]) for version in versions}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file}: not the policies of a trial ({error}); export the trial again") from error
+
+
+def count_update_states(path: str | Location) -> Counter[str]:
+    """State → number of updates of a trial, from the file next to its decisions."""
+    return Counter(_read_beside(list_files(path)[0], "updates")["state"].to_pylist())
 
 
 def _name_column(study: LogDescription, name: str) -> str:
