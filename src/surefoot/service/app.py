@@ -20,6 +20,7 @@ from surefoot.service.database.clock import ClockWatch, now, repeat_job
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.messages import send_messages
 from surefoot.service.operations.monitoring import Metrics
+from surefoot.service.operations.nightly_backup import run_nightly_backup
 from surefoot.service.trial.api_models import ApiError, error_body
 from surefoot.service.trial.states import context_to_state
 from surefoot.service.trial.trial import Trial, check_servable, open_trial
@@ -29,6 +30,7 @@ from surefoot.version import __version__
 
 SCHEDULE_SECONDS = 15.0
 MESSAGE_SECONDS = 5.0
+BACKUP_SECONDS = 60.0
 PARTICIPANT_SHARE = 0.1
 """Of a key's requests, for decisions of one participant: one device cannot use up what is for all."""
 CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
@@ -45,6 +47,7 @@ def create_app(trial: Trial) -> FastAPI:
         with (
             repeat_job("the schedule", lambda: tick(trial, now(), watch), SCHEDULE_SECONDS),
             repeat_job("messages", lambda: send_messages(trial), MESSAGE_SECONDS),
+            repeat_job("backups", lambda: watch.is_settled and run_nightly_backup(trial, now()), BACKUP_SECONDS),
         ):
             yield
         app.state.recorder.close()

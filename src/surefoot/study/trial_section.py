@@ -187,6 +187,24 @@ class Dose(Section):
         return self.prompts_per_day is not None or self.prompts_per_week is not None or self.minimum_gap_minutes > 0
 
 
+class Backup(Section):
+    """Nightly backups by the service; the passphrase comes from SUREFOOT_BACKUP_PASSPHRASE."""
+
+    folder: str | None = None
+    """The folder that gets them, best on a disk of another machine; None: the service makes none."""
+    backup_time: ClockTime = "04:30"
+    """Hour and minute, in the trial's time zone."""
+    keep: Count = 30
+    """Number of backups that are kept; older ones are deleted."""
+    encrypted: bool = True
+    """Whether they are encrypted by the passphrase."""
+
+    @property
+    def at(self) -> time:
+        """The time of the nightly backup."""
+        return time.fromisoformat(self.backup_time)
+
+
 class TrialSection(Section):
     """How the service runs the study: warm-up, nightly updates, fallback, guard rails, outcomes, alerts."""
 
@@ -226,6 +244,8 @@ class TrialSection(Section):
     """`[trial.guard_rails]`: conditions for new policies."""
     alerts: Alerts = Alerts()
     """`[trial.alerts]`: messages to the team."""
+    backup: Backup = Backup()
+    """`[trial.backup]`: nightly backups."""
     limits: Limits = Limits()
     """`[trial.limits]`: limits for requests."""
 

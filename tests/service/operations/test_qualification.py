@@ -11,7 +11,7 @@ from surefoot.service.database import databases
 from surefoot.service.database.postgresql import STATEMENT_SECONDS
 from surefoot.service.database.schema import decisions
 from surefoot.service.operations import backup, qualification
-from tests.service.support.trials import STUDY, column
+from tests.service.support.trials import STUDY, column, fill
 
 SHORT = STUDY.replace("warm_up_decision_points = 20", "warm_up_decision_points = 8")
 
@@ -84,6 +84,23 @@ def test_a_restore_that_breaks_on_erased_content_fails_the_qualification(trial, 
     assert {name for name, check in checks.items() if not check["passed"]} == {"backup and restore"}
     assert checks["backup and restore"]["observed"].startswith("TypeError")
     assert checks["erasure"]["observed"].startswith("18 decisions") and result.exit_code == 1
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("content", ["whole", "damaged"])
+def test_the_newest_nightly_backup_is_restored_as_a_drill(trial, url, study_file, tmp_path, content):
+    fill(trial, people=1, points=5)
+    study_file.write_text(SHORT + f'[trial.backup]\nfolder = "{tmp_path}"\nencrypted = false\n')
+    path = tmp_path / "trial-2026-03-01.zip"
+    backup.back_up(trial.database, path)
+    if content == "damaged":
+        path.write_bytes(path.read_bytes()[:-100])
+    found, checks, _ = run(study_file, url, tmp_path)
+    failed = {name for name, check in checks.items() if not check["passed"]}
+    assert failed == (set() if content == "whole" else {"restore drill"}), found.output
+    if content == "whole":
+        assert checks["restore drill"]["observed"] == "trial-2026-03-01.zip: 5 decisions restored, 0 differences"
+        assert checks["backup and restore"]["observed"].endswith("0 differences; who was erased stays erased")
 
 
 def test_options_in_the_url_reach_postgresql(postgres):

@@ -29,11 +29,18 @@ from surefoot.service.database import clock, databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import decisions
-from surefoot.service.operations.backup import back_up, restore
+from surefoot.service.operations.backup import ENCRYPTED, back_up, restore, write_erasure_list
+from surefoot.service.operations.nightly_backup import list_backups
 from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.api_models import ApiError, DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide, record_outcomes
-from surefoot.service.trial.participants import ask_erasure, confirm_erasure, register_participant
+from surefoot.service.trial.participants import (
+    WITHDRAWN,
+    ask_erasure,
+    confirm_erasure,
+    find_statuses,
+    register_participant,
+)
 from surefoot.service.trial.trial import Trial, check_servable, open_trial
 from surefoot.service.updates.updates import begin_update, run_update
 from surefoot.study import Study
@@ -183,7 +190,8 @@ def check_operation(trial: Trial) -> Iterator[QualificationCheck]:
         ("durability", "what is committed is on the disk when the power fails", _check_durability),
         # Before the backup, so that the restore meets content that was erased.
         ("erasure", "content goes; the rest replays", _check_erasure),
-        ("backup and restore", "every row comes back and replays", _check_backup),
+        ("backup and restore", "every row comes back and replays; erased stays erased", _check_backup),
+        ("restore drill", "the newest nightly backup restores and replays", _check_drill),
     )
     for name, wanted, check in checks:
         try:
@@ -337,14 +345,39 @@ def _check_erasure(trial: Trial, _: Answers) -> Observation:
 
 
 def _check_backup(trial: Trial, _: Answers) -> Observation:
+    """With somebody who was erased before the backup, and somebody who is erased after it."""
+    settings = trial.settings.backup
+    encrypted = settings.folder is not None and settings.encrypted
     with tempfile.TemporaryDirectory() as folder, scratch_url(trial.database.url) as copy_url:
-        path = Path(folder) / "qualification.zip"
+        path = Path(folder) / f"qualification.zip{ENCRYPTED if encrypted else ''}"
         counts = back_up(trial.database, path)
+        request = ask_erasure(trial.database, PEOPLE[0], reason="qualification", by="qualification")
+        confirm_erasure(trial.database, PEOPLE[0], request.code, by="qualification")
+        write_erasure_list(trial.database, Path(folder))
         with closing(databases.connect(copy_url)) as copy:
-            restored = restore(path, copy, by="qualification").rows
+            restored = restore(path, copy, by="qualification", expired="keep").rows
             differences = _count_differences(copy)
-    shown = f"{restored['decisions']} of {counts['decisions']} decisions restored, {differences} differences"
-    return shown, restored == counts and not differences
+            with copy.autocommit() as connection:
+                held = connection.scalar(sa.select(sa.func.count()).where(decisions.c.salt.is_not(None)))
+                statuses = find_statuses(connection, PEOPLE)
+    stay = not held and set(statuses.values()) == {WITHDRAWN}
+    shown = f"{restored['decisions']} of {counts['decisions']} decisions restored, {differences} differences; "
+    shown += "who was erased stays erased" if stay else "somebody who was erased came back"
+    return shown + (", encrypted" if encrypted else ""), restored == counts and not differences and stay
+
+
+def _check_drill(trial: Trial, _: Answers) -> Observation:
+    """Restore the newest nightly backup of the trial itself, beside it, and replay it."""
+    folder = trial.settings.backup.folder
+    if folder is None:
+        return "the study has no [trial.backup]: restore the backups that you make by hand", True
+    backups = list_backups(Path(folder))
+    if not backups:
+        return f"{folder} holds no nightly backup yet", True
+    with scratch_url(trial.database.url) as copy_url, closing(databases.connect(copy_url)) as copy:
+        restored = restore(backups[0], copy, by="qualification", expired="keep").rows
+        differences = _count_differences(copy)
+    return f"{backups[0].name}: {restored['decisions']} decisions restored, {differences} differences", not differences
 
 
 def _count_differences(database: Database) -> int:

@@ -45,7 +45,7 @@ def find_upkeep_troubles(trial: Trial, connection: sa.Connection, at: datetime) 
     yield from _find_failing_messages(connection, at)
     yield from _find_late_actions(trial, connection, at)
     for folder in list_folders(trial):
-        free = shutil.disk_usage(folder).free / 1e9 if folder.is_dir() else 0.0
+        free = shutil.disk_usage(folder).free / 1e9
         if free < trial.settings.alerts.disk_gigabytes:
             yield Trouble("disk", f"{folder} has {free:.1f} GB left; make space, or no decision can be recorded")
 
@@ -99,5 +99,9 @@ def _find_late_actions(trial: Trial, connection: sa.Connection, at: datetime) ->
 
 def list_folders(trial: Trial) -> list[Path]:
     """The folders of this machine that the trial writes to."""
-    database = trial.database.engine.url.database
-    return [Path(str(database)).resolve().parent] if trial.database.is_sqlite else []
+    folders = []
+    if trial.database.is_sqlite:
+        folders.append(Path(str(trial.database.engine.url.database)).resolve().parent)
+    if trial.settings.backup.folder is not None:
+        folders.append(Path(trial.settings.backup.folder))
+    return [folder for folder in folders if folder.is_dir()]

@@ -7,7 +7,7 @@ were claimed at a time still to come are free again, and nights without a worker
 import calendar
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 
 import sqlalchemy as sa
@@ -78,7 +78,7 @@ def tick(trial: Trial, at: datetime, watch: ClockWatch | None = None) -> int | N
         erase_by_schedule(trial, at, steady_since)
     finish_scrub(trial.database)
     updates.release_dead_update(trial)
-    due = _find_last_update_moment(trial, at)
+    due = find_last_moment(trial, trial.settings.update_at, at)
     if due is None:
         return None
     if looked_at is not None:
@@ -165,9 +165,8 @@ def _count_failed_attempts(trial: Trial, night: str, jobs: list[str], names: lis
     return failed
 
 
-def _find_last_update_moment(trial: Trial, at: datetime) -> datetime | None:
-    """The latest moment of a nightly update that has passed since the trial began; also when no worker ran then."""
-    when = trial.settings.update_at
+def find_last_moment(trial: Trial, when: time | None, at: datetime) -> datetime | None:
+    """The latest moment with this time of day that has passed since the trial began; also when no worker ran then."""
     if when is None:
         return None
     local = at.astimezone(trial.settings.zone)

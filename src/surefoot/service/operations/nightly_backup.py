@@ -1,0 +1,46 @@
+"""The nightly backup: into a folder, encrypted, the newest ones kept; a failure is an alert and is tried again each hour."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from surefoot.errors import InputError
+from surefoot.service.access import record_action
+from surefoot.service.operations.backup import ENCRYPTED, back_up, write_erasure_list
+from surefoot.service.trial.alerts import count_alert
+from surefoot.service.trial.trial import Trial
+from surefoot.service.trial.upkeep import BACKED_UP
+from surefoot.service.updates.schedule import claim_job, find_last_moment
+
+PATTERN = "trial-????-??-??.zip*"
+
+
+def run_nightly_backup(trial: Trial, at: datetime) -> Path | None:
+    """Make the backup of the last night, unless it is there or another worker makes it; its file, if one was made."""
+    settings = trial.settings.backup
+    due = None if settings.folder is None else find_last_moment(trial, settings.at, at)
+    if settings.folder is None or due is None:
+        return None
+    folder = Path(settings.folder)
+    path = folder / f"trial-{due.date().isoformat()}.zip{ENCRYPTED if settings.encrypted else ''}"
+    if path.exists() or not claim_job(trial, f"backup:{due.date().isoformat()}:{at.astimezone(UTC):%Y-%m-%dT%H}", at):
+        return None
+    try:
+        counts = back_up(trial.database, path)
+        write_erasure_list(trial.database, folder)
+    except Exception as error:
+        # Our own errors name the folder or the passphrase; others might hold anything.
+        words = str(error) if isinstance(error, InputError) else type(error).__name__
+        message = f"the backup of the night of {due.date().isoformat()} failed: {words}"
+        with trial.database.transaction() as connection:
+            count_alert(connection, kind="backup", message=message, at=at)
+        return None
+    with trial.database.transaction() as connection:
+        record_action(connection, "schedule", BACKED_UP, path.name, f"{counts['decisions']} decisions")
+    for old in list_backups(folder)[settings.keep :]:
+        old.unlink()
+    return path
+
+
+def list_backups(folder: Path) -> list[Path]:
+    """The nightly backups in a folder, the newest first."""
+    return sorted(folder.glob(PATTERN), key=lambda path: path.name, reverse=True) if folder.is_dir() else []

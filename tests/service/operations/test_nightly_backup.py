@@ -1,0 +1,91 @@
+"""A backup every night, whichever worker makes it; old ones go, failures are alerts and are tried again."""
+
+from datetime import timedelta
+
+import pytest
+
+from surefoot.service.database import databases
+from surefoot.service.database.schema import alerts, staff_actions
+from surefoot.service.operations import backup
+from surefoot.service.operations.nightly_backup import list_backups, run_nightly_backup
+from surefoot.service.operations.verification import replay
+from surefoot.service.trial.alerts import assess_trial
+from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.trial import open_trial
+from surefoot.study import Study
+from tests.service.support.seeded_trial import BEGIN, Clock
+from tests.service.support.trials import STUDY, answer, column, erase
+
+sqlite_only = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def clock(monkeypatch, tmp_path):
+    return Clock(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def open_backed_up(url, clock, tmp_path):
+    """Open the trial with backups into a folder, the newest two of which are kept."""
+    opened = []
+
+    def open_with(settings="encrypted = false"):
+        text = STUDY + f'[trial.backup]\nfolder = "{tmp_path / "backups"}"\nkeep = 2\n{settings}\n'
+        opened.append(open_trial(Study.parse(text), url))
+        return opened[-1]
+
+    (tmp_path / "backups").mkdir()
+    yield open_with
+    for trial in opened:
+        trial.close()
+
+
+def list_kinds(trial, at):
+    return [kind for _, kind, _ in assess_trial(trial, at).reasons]
+
+
+def test_each_night_is_backed_up_once_and_old_ones_go(open_backed_up, clock, tmp_path):
+    workers = [open_backed_up(), open_backed_up()]
+    for participant in ("p0", "p1"):
+        register_participant(workers[0].database, participant)
+        answer(workers[0], participant, 0, timestamp=BEGIN.isoformat())
+    erase(workers[0], "p1")
+    assert run_nightly_backup(workers[0], BEGIN) is None, "the trial began after last night"
+    for day in (1, 2, 3):
+        clock.set(BEGIN + timedelta(days=day))
+        made = [run_nightly_backup(worker, clock.moment) for worker in workers for _ in range(2)]
+        assert [path.name for path in made if path] == [f"trial-2026-03-0{2 + day}.zip"]
+    folder = tmp_path / "backups"
+    assert [path.name for path in list_backups(folder)] == ["trial-2026-03-05.zip", "trial-2026-03-04.zip"]
+    assert (folder / backup.ERASURE_LIST).exists()
+    assert column(workers[0], staff_actions.c.subject).count("trial-2026-03-05.zip") == 1
+    assert "backup" not in list_kinds(workers[0], clock.moment)
+    copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
+    assert backup.restore(list_backups(folder)[0], copy, by="test").rows["decisions"] == 2
+    assert replay(copy).differences == []
+    copy.close()
+
+
+@sqlite_only
+def test_a_backup_that_fails_is_an_alert_and_is_tried_again(open_backed_up, clock, tmp_path, monkeypatch):
+    monkeypatch.delenv(backup.PASSPHRASE, raising=False)
+    trial = open_backed_up(settings="")
+    clock.set(BEGIN + timedelta(days=1))
+    assert run_nightly_backup(trial, clock.moment) is None
+    (message,) = column(trial, alerts.c.message)
+    assert message.startswith("the backup of the night of 2026-03-03 failed: encrypted backups need a passphrase")
+    assert list_kinds(trial, clock.moment) == ["backup"]
+    mended = open_backed_up()
+    assert run_nightly_backup(mended, clock.moment) is None, "within the hour another worker has it"
+    clock.set(clock.moment + timedelta(hours=1))
+    assert run_nightly_backup(mended, clock.moment).name == "trial-2026-03-03.zip"
+
+
+@sqlite_only
+def test_a_folder_that_is_not_there_is_named(open_backed_up, clock, tmp_path):
+    """A disk that is not mounted must not become a folder of this machine."""
+    trial = open_backed_up()
+    (tmp_path / "backups").rmdir()
+    clock.set(BEGIN + timedelta(days=1))
+    assert run_nightly_backup(trial, clock.moment) is None and not (tmp_path / "backups").exists()
+    assert "there is no folder" in column(trial, alerts.c.message)[0]
