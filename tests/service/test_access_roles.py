@@ -62,7 +62,7 @@ PAGES = {
     "GET /sign-in": EVERYBODY,
 }
 """Who may, beside admins, who may everything."""
-ELSEWHERE = {"POST /sign-in", "POST /sign-out"}
+ELSEWHERE = {"POST /sign-in", "POST /sign-out", "GET /sign-in/oidc", "GET /sign-in/oidc/callback"}
 """Tested by themselves."""
 FILLED = {
     "participant_id": "p0",

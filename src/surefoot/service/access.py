@@ -35,6 +35,8 @@ SIGN_INS_PER_MINUTE = 10
 BURST_SECONDS = 20
 """The requests of this time may come at once."""
 MOST_BUCKETS = 10_000
+BY_PROVIDER = ", single sign-on"
+"""The end of the label of a key that an OpenID provider's word made: a person has many of them, each for eight hours."""
 PREFIXES = re.compile(r"(?:\bkey )?\b([0-9a-f]{12})\b")
 
 
@@ -95,7 +97,7 @@ def name_keys(database: Database) -> dict[str, str]:
         name = f"{row['label']} ({row['role']})"
         if not row["label"]:
             name = f"{row['role']} key {row['prefix']}"
-        elif labels[row["label"]] > 1:
+        elif labels[row["label"]] > 1 and not row["label"].endswith(BY_PROVIDER):
             name = f"{row['label']} ({row['role']}, key {row['prefix']})"
         names[row["prefix"]] = name
     return names
@@ -221,6 +223,25 @@ class Sessions:
         if form is None or not hmac.compare_digest(form[4], self._sign("session", session.rpartition(".")[0])):
             return None
         return form[1] if int(form[2]) > (time.time() if at is None else at) else None
+
+    def sign_text(self, text: str) -> str:
+        """A text that only this server can have written, for an hour."""
+        body = f"{int(time.time()) + 3600}.{text}"
+        return f"{body}.{self._sign('text', body)}"
+
+    def read_text(self, signed: str) -> str | None:
+        """A signed text; None when it is forged, damaged or expired.
+
+        >>> sessions = Sessions(b"secret")
+        >>> signed = sessions.sign_text("a:b")
+        >>> sessions.read_text(signed), sessions.read_text(signed + "x"), sessions.read_text("")
+        ('a:b', None, None)
+        """
+        body, _, signature = signed.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._sign("text", body).encode()):
+            return None
+        moment, _, text = body.partition(".")
+        return text if int(moment) > time.time() else None
 
     def form_token(self, session: str) -> str:
         """What a form of this session must send back: another site can neither read nor guess it."""

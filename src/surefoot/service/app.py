@@ -21,6 +21,7 @@ from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.messages import send_messages
 from surefoot.service.operations.monitoring import Metrics
 from surefoot.service.operations.nightly_backup import run_nightly_backup
+from surefoot.service.single_sign_on import Provider
 from surefoot.service.trial.api_models import ApiError, error_body
 from surefoot.service.trial.states import context_to_state
 from surefoot.service.trial.trial import Trial, check_servable, open_trial
@@ -69,6 +70,7 @@ def create_app(trial: Trial) -> FastAPI:
     app.state.recorder = DecisionRecorder(trial)
     app.state.key_lookups = KeyLookups(trial.database)
     app.state.metrics = Metrics(trial)
+    app.state.provider = None if trial.settings.oidc is None else Provider(trial.settings.oidc)
     # Imports that the first request would otherwise wait for.
     context_to_state(trial.study, {}, dict.fromkeys(trial.study.derived_states, 0.0))
     for router in (routes.router, routes.public, dashboard.router):

@@ -158,6 +158,32 @@ class Alerts(Section):
         return parse_daily_time(self.digest_time)
 
 
+class SingleSignOn(Section):
+    """An OpenID provider at which the team signs in; the client's secret comes from SUREFOOT_OIDC_SECRET."""
+
+    issuer: Url
+    """As the provider calls itself; its addresses are on the same host."""
+    client_id: Annotated[str, Field(min_length=1, max_length=200)]
+    """By which the provider knows this service."""
+    dashboard_url: Url
+    """The address of the dashboard in the browser; the provider sends people back to it."""
+    roles: Annotated[dict[str, Literal["analyst", "coordinator", "monitor", "admin"]], Field(min_length=1)]
+    """The role of each group that the provider names."""
+    claim: str = "groups"
+    """The claim of the ID token with the groups; dots for nested ones: `realm_access.roles`."""
+    name_claim: str = "email"
+    """The claim with the name under which a person's actions are shown."""
+    scope: str = "openid profile email"
+    """What the provider is asked for."""
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> Self:
+        for name, url in (("issuer", self.issuer), ("dashboard_url", self.dashboard_url)):
+            if not url.startswith("https://") and urlsplit(url).hostname not in LOOPBACK:
+                raise ValueError(f"'{name}' on another machine needs https://")
+        return self
+
+
 class Limits(Section):
     """Limits for the requests of one client."""
 
@@ -246,6 +272,8 @@ class TrialSection(Section):
     """`[trial.alerts]`: messages to the team."""
     backup: Backup = Backup()
     """`[trial.backup]`: nightly backups."""
+    oidc: SingleSignOn | None = None
+    """`[trial.oidc]`: single sign-on for the team."""
     limits: Limits = Limits()
     """`[trial.limits]`: limits for requests."""
 

@@ -1,6 +1,5 @@
 """The dashboard in a real Chromium: sign in, look, activate and roll back; nothing on the console, nobody else is asked."""
 
-import base64
 import json
 import os
 import re
@@ -12,7 +11,8 @@ import sqlalchemy as sa
 
 from surefoot.service import access, dashboard
 from surefoot.service.database import clock, schema
-from tests.browser import CHROMIUM, WHY_NOT, Browser
+from tests.browser import CHROMIUM, WHY_NOT
+from tests.service.dashboard.browser import PHONE, Reader
 from tests.service.support.seeded_trial import NASTY
 from tests.service.support.servers import running
 
@@ -43,7 +43,7 @@ CHARTS = {
     "/policies/99": 0,
 }
 """Every page, and how many charts it has."""
-PHONE, DESKTOP = 390, 1200
+DESKTOP = 1200
 LONGEST = 6000
 """Pixels of a page on a phone."""
 FILES = ("/download/", "/staff/staff-actions.csv", "/safety/open.")
@@ -57,65 +57,11 @@ LOOK = """({
 })"""
 
 
-class Reader(Browser):
-    """A browser on one site; it remembers everything that was asked for and said."""
-
-    def __enter__(self):
-        super().__enter__()
-        self.asked, self.said = [], []
-        return self
-
-    def size(self, width):
-        options = {"height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
-        self._call("Emulation.setDeviceMetricsOverride", in_page=True, width=width, **options)
-
-    def dress(self, scheme):
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self._call("Emulation.setEmulatedMedia", in_page=True, features=features)
-
-    def open(self, url):
-        self._after(lambda: self._call("Page.navigate", in_page=True, url=url))
-
-    def press(self, selector):
-        """As somebody with a keyboard does: go there, press Enter."""
-        assert self.evaluate(f"!!document.querySelector({selector!r})"), selector
-        self.evaluate(f"document.querySelector({selector!r}).focus()")
-        key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}
-
-        def enter():
-            self._call("Input.dispatchKeyEvent", in_page=True, type="keyDown", text="\r", **key)
-            self._call("Input.dispatchKeyEvent", in_page=True, type="keyUp", **key)
-
-        self._after(enter)
-
-    def type(self, selector, text):
-        self.evaluate(f"document.querySelector({selector!r}).focus()")
-        self._call("Input.insertText", in_page=True, text=text)
-
-    def _after(self, act):
-        """Do something that loads a page, and wait until it has."""
-        self.events.clear()
-        act()
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
-            self._take()
-        self.evaluate("new Promise(done => setTimeout(done, 30))")
-        for event in self.events:
-            if event["method"] == "Network.requestWillBeSent":
-                self.asked.append(event["params"]["request"]["url"])
-            if event["method"] in ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"):
-                self.said.append(event)
-
-    def picture(self, path):
-        """The whole page as a PNG file."""
-        shot = self._call("Page.captureScreenshot", in_page=True, captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
-
-
 def test_every_page_is_looked_at():
     shown = {route.path for route in dashboard.router.routes if "GET" in route.methods}
     shown = {re.sub(r"\{\w+\}", "1", path) for path in shown if not path.startswith(FILES)}
     looked_at = {path.partition("?")[0].replace("/participants/p0", "/participants/1") for path in CHARTS}
-    assert shown - looked_at == {"/sign-in"}, "a new page needs a line in CHARTS"
+    assert shown - looked_at == {"/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback"}, "a new page needs a line in CHARTS"
 
 
 @needs_chromium

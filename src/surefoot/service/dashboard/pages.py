@@ -24,17 +24,15 @@ from starlette.concurrency import run_in_threadpool
 from surefoot.reports.render import render
 from surefoot.service import access
 from surefoot.service.access import ANONYMOUS, Caller, Sessions
-from surefoot.service.api.requests import limit_rate, refuse_hasty
+from surefoot.service.api.requests import limit_rate
 from surefoot.service.database import clock
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
-from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import ended_sessions, keys
 from surefoot.service.operations.export import FORMATS, FORMULA
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import Trial
 
 COOKIE = "surefoot_session"
-SIGN_IN_COOKIE = "surefoot_sign_in"
 FORM_TYPE = "application/x-www-form-urlencoded"
 READERS = ("analyst", "admin")
 TEAM = (*READERS, "coordinator")
@@ -353,13 +351,15 @@ def format_cell(cell: Any) -> Any:
     return re.sub(FORMULA, r"'\1", cell) if isinstance(cell, str) else cell
 
 
-def set_session(request: Request, response: Response, name: str, session: str) -> None:
+def set_session(
+    request: Request, response: Response, name: str, session: str, samesite: Literal["strict", "lax"] = "strict"
+) -> None:
     """Only for this host, never for scripts, never sent along from another site, over TLS only where there is TLS."""
     # Anyone can send this header, but it only ever makes their own cookie stricter.
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
     age = access.SESSION_SECONDS
     path = find_cookie_path(request)
-    response.set_cookie(name, session, max_age=age, httponly=True, samesite="strict", secure=secure, path=path)
+    response.set_cookie(name, session, max_age=age, httponly=True, samesite=samesite, secure=secure, path=path)
 
 
 def find_cookie_path(request: Request) -> str:
@@ -371,62 +371,3 @@ def find_address(request: Request) -> str:
     """Where a request comes from: what a proxy on this machine says, and nobody else."""
     peer = request.client.host if request.client else "-"
     return request.headers.get("x-real-ip", peer)[:64] if peer in LOOPBACK else peer
-
-
-def limit_sign_ins(request: Request) -> None:
-    """429 for an address that tries too often, with right or wrong keys, at all workers together."""
-    trial: Trial = request.app.state.trial
-    refuse_hasty(access.count_sign_in(trial.database, trial.secret, find_address(request)), TOO_OFTEN)
-
-
-@router.get("/sign-in")
-def show_sign_in(request: Request) -> Response:
-    """Ask for a key, unless somebody is signed in."""
-    try:
-        find_viewer(request)
-    except RedirectError:
-        return _ask_for_key(request, Sessions(request.app.state.trial.secret).new(), "")
-    return go_to("/")
-
-
-def _ask_for_key(request: Request, session: str, message: str, status: int = 200) -> Response:
-    trial: Trial = request.app.state.trial
-    content = {"study": trial.settings.title, "root": request.scope.get("root_path", ""), "message": message}
-    response = render_page("sign_in", status, token=Sessions(trial.secret).form_token(session), **content)
-    set_session(request, response, SIGN_IN_COOKIE, session)
-    return response
-
-
-@router.post("/sign-in", dependencies=[Depends(limit_sign_ins)])
-def sign_in(request: Request, fields: Fields) -> Response:
-    """Exchange a key for a session."""
-    trial: Trial = request.app.state.trial
-    sessions = Sessions(trial.secret)
-    session = request.cookies.get(SIGN_IN_COOKIE, "")
-    if sessions.read(session) is None:
-        return _ask_for_key(request, sessions.new(), "The page was open for too long. Please try again.", 403)
-    check_token(sessions.form_token(session), fields)
-    caller = access.find_caller(trial.database, fields.get("key", "").strip())
-    if caller is None or caller.role not in STAFF:
-        message = "This is not a valid key of somebody of the team."
-        return _ask_for_key(request, session, message, 401 if caller is None else 403)
-    if caller.is_expired:
-        return _ask_for_key(request, session, f"This key expired on {caller.expires_at:%Y-%m-%d}. Ask for a new one.", 401)
-    with trial.database.transaction() as connection:
-        access.record_action(connection, caller.name, "signed in")
-    response = go_to("/")
-    response.delete_cookie(SIGN_IN_COOKIE, path=find_cookie_path(request))
-    set_session(request, response, COOKIE, sessions.new(caller.prefix))
-    return response
-
-
-@router.post("/sign-out")
-def sign_out(request: Request, viewer: Sender) -> Response:
-    """End the session, in this browser and on the server: its cookie is worth nothing from now on, wherever it is."""
-    row = {"digest": access.digest_key(viewer.session), "ended_at": clock.now()}
-    with viewer.trial.database.transaction() as connection:
-        connection.execute(insert_new(connection, ended_sessions), row)
-        access.record_action(connection, viewer.caller.name, "signed out")
-    response = go_to("/sign-in")
-    response.delete_cookie(COOKIE, path=find_cookie_path(request))
-    return response

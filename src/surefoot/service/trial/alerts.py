@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from surefoot.service.access import record_action
+from surefoot.service.access import BY_PROVIDER, record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.ledger import insert_new_recorded, record
@@ -129,7 +129,8 @@ def find_troubles(trial: Trial, connection: sa.Connection, at: datetime) -> Iter
         yield Trouble("fallbacks", words)
     # An app whose key has ended gets no decisions.
     expires = keys.c.expires_at
-    soon = (keys.c.revoked_at.is_(None), expires > at, expires < at + timedelta(days=KEY_WARNING_DAYS))
+    lasting = (keys.c.revoked_at.is_(None), ~keys.c.label.endswith(BY_PROVIDER))
+    soon = (*lasting, expires > at, expires < at + timedelta(days=KEY_WARNING_DAYS))
     if prefixes := list(connection.scalars(sa.select(keys.c.prefix).where(*soon).order_by(expires))):
         words = f"key {', '.join(prefixes)} {'ends' if len(prefixes) == 1 else 'end'} within {KEY_WARNING_DAYS} days"
         yield Trouble("key-expiry", f"{words}; make new ones with surefoot keys create")
