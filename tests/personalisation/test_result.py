@@ -20,7 +20,6 @@ def make_result(scores, resampled, *, pooled=False, participants=None):
         certainty=path,
         resampled=np.asarray(resampled, dtype=np.float64),
         paths=np.repeat(np.asarray(resampled)[:2, :, None], POINTS, axis=2),
-        rounds=np.ones_like(path, dtype=np.int64),
         pooled=pooled,
     )
 

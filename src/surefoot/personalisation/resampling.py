@@ -118,7 +118,6 @@ def check_personalisation(
         certainty=pad_rows(read.logs, certainty),
         resampled=np.array([scores for result in results for scores in result["scores"]]),
         paths=np.array([path for result in results for path in result["paths"]]),
-        rounds=stage.rounds,
         pooled=study.method().pooling.shared,
         notes=tuple(_list_notes(study, read, updates, certainty)),
     )

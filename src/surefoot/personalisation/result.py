@@ -51,8 +51,6 @@ class Personalisation(ShownResult):
     """Scores in resampled trials, (resamples, people)."""
     paths: Floats
     """`certainty` in the first resamples, (some resamples, people, decision points)."""
-    rounds: NDArray[np.int64]
-    """The number of updates before every decision point; −1 where padded."""
     pooled: bool
     """Whether everybody had the same policy."""
     notes: tuple[str, ...] = ()
