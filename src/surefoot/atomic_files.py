@@ -72,12 +72,12 @@ def refuse_unwritable(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: cannot be written ({reason}); name another file") from error
 
 
-def write_texts(texts: Mapping[Path, str]) -> None:
+def write_texts(texts: Mapping[Path, str], *, private: bool = False) -> None:
     """Write several files: none is touched when one of them cannot be written."""
     for path in texts:
         check_output(path)
     for path, text in texts.items():
-        with atomic_write(path) as temporary:
+        with atomic_write(path, private=private) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
 

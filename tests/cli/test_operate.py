@@ -27,6 +27,8 @@ def test_update_replay_export_backup_and_restore(trial, tmp_path, monkeypatch):
     assert Study.load(tmp_path / "decisions.study.toml").collection.policy == "own"
     assert "64 rows" in run("export", "outcomes.csv", "--outcomes")
     assert "80 rows, 2 participants" in run("export", "files/all")
+    exported = [*(tmp_path / "files/all").iterdir(), tmp_path / "decisions.parquet", tmp_path / "outcomes.csv"]
+    assert len(exported) == 7 and {file.stat().st_mode & 0o777 for file in exported} == {0o600}, "the owner's alone"
     names = ("csv", "learned.csv", "updates.csv", "policies.json", "study.toml")
     assert {path.name for path in (tmp_path / "files/all").iterdir()} == {f"decisions.{name}" for name in names}
     assert len(Study.parse(STUDY).read(tmp_path / "files/all").logs) == 80

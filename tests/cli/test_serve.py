@@ -1,6 +1,11 @@
 """The commands that run a trial, on SQLite, as people type them."""
 
+import http.client
+import os
 import re
+import subprocess
+import sys
+import time
 from importlib.util import find_spec
 
 import pytest
@@ -11,6 +16,7 @@ from surefoot import InputError
 from surefoot.cli import app, serve
 from surefoot.service.database.schema import alerts
 from tests.cli.typed import run_words as run
+from tests.service.support.postgres import free_port
 from tests.service.support.trials import STUDY, fill
 
 
@@ -88,3 +94,32 @@ def test_an_update_says_live_only_of_what_is(trial, tmp_path):
     with trial.database.autocommit() as connection:
         messages = list(connection.scalars(sa.select(alerts.c.message)))
     assert len(messages) == 1 and "no policy is live, the warm-up goes on" in messages[0]
+
+
+@pytest.mark.slow
+def test_a_sandbox_gives_keys_says_what_it_is_and_forgets(tmp_path):
+    (tmp_path / "study.toml").write_text(STUDY)
+    port = free_port()
+    command = [sys.executable, "-m", "surefoot", "serve", "--sandbox", "--port", str(port), "--log-level", "error"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(  # noqa: S603 - our own words
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        lines = [process.stdout.readline() for _ in range(4)]
+        key = lines[0].removeprefix("app key: ").strip()
+        assert key.startswith("sf_") and lines[1].startswith("admin key: sf_") and "forgotten" in lines[2]
+        (folder,) = tmp_path.glob("surefoot-sandbox-*")
+        for _ in range(600):
+            try:
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+                headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+                connection.request("POST", "/api/v1/participants", '{"participant_id": "p1"}', headers)
+                break
+            except OSError:
+                time.sleep(0.1)
+        reply = connection.getresponse()
+        assert (reply.status, reply.headers["X-Surefoot-Sandbox"]) == (200, "true")
+        connection.close()
+        process.terminate()
+        process.wait(60)
+    assert not folder.exists() and not (tmp_path / "surefoot.db").exists()

@@ -218,3 +218,13 @@ def test_importing_the_client_loads_neither_mathematics_nor_the_service():
     program = f"import sys, surefoot.client; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout.strip() == "[]"
+
+
+def test_an_app_that_was_installed_again_goes_on_where_it_was(connect, served, participant):
+    client = connect(served.url, served.app)
+    client.register(participant)
+    assert client.next_decision(participant).next_decision_idx == 0
+    client.decide(participant, 3, WHEN, CONTEXT)
+    standing = client.next_decision(participant)
+    assert (standing.last_decision_idx, standing.last_timestamp, standing.next_decision_idx) == (3, WHEN, 4)
+    assert standing.not_before >= WHEN and not standing.paused and not standing.withdrawn

@@ -50,7 +50,7 @@ def export(
         "updates": name_beside(out, "updates", out.suffix),
     }
     for kind, path in files.items() if name == "decisions" else [(name, out)]:
-        with atomic_write(path) as temporary:
+        with atomic_write(path, private=True) as temporary:
             made = EXPORTS[kind](trial, temporary, path.suffix[1:])
             with trial.database.transaction() as connection:
                 record_action(connection, name_operator(), "exported", f"{kind}{path.suffix}", f"{made.rows} rows")
@@ -59,7 +59,7 @@ def export(
     if name == "decisions":
         study_file = name_beside(out, "study", ".toml")
         policy_file = name_beside(out, "policies", ".json")
-        write_texts({study_file: write_study_text(trial), policy_file: write_policies_text(trial)})
+        write_texts({study_file: write_study_text(trial), policy_file: write_policies_text(trial)}, private=True)
         typer.echo(f"{study_file}: the study, whose [collection] describes how the trial chose its actions")
         typer.echo(f"{policy_file}: the parameters of every policy version, and when it went live")
 

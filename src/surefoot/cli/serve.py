@@ -1,6 +1,11 @@
 """Running a trial: `surefoot serve`, `update`, `policies`, `keys`, `alerts` and `qualify`."""
 
 import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -63,6 +68,18 @@ def open_trial(study: Path, url: str | None) -> "Trial":
     return trial.open_trial(loaded, database.url)
 
 
+@contextmanager
+def open_sandbox() -> Iterator[str]:
+    """The URL of a database that is deleted at the end, also when a signal ends the server."""
+    from surefoot.service.trial.trial import SANDBOX
+
+    # uvicorn stops at SIGTERM and then raises it once more, which would end this process without cleaning up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    os.environ[SANDBOX] = "1"
+    with tempfile.TemporaryDirectory(prefix="surefoot-sandbox-") as folder:
+        yield f"sqlite:///{folder}/sandbox.db"
+
+
 @app.command()
 def serve(
     study: TrialStudy = STUDY,
@@ -74,13 +91,21 @@ def serve(
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], typer.Option(help="Least severe level that is logged.")
     ] = "info",
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Try an app: a database of its own, forgotten when it stops; prints keys.")
+    ] = False,
 ) -> None:
     """Run a trial: randomise, record, learn each night."""
     need_service()
+    if sandbox:
+        with open_sandbox() as url:
+            serve(study, url, host, port, workers, log_format, log_level)
+        return
+    from surefoot.service.access import create_key
     from surefoot.service.database import clock
     from surefoot.service.database.databases import DEFAULT_URL
     from surefoot.service.server import listen
-    from surefoot.service.trial.trial import check_servable, open_trial
+    from surefoot.service.trial.trial import check_servable, is_sandbox, open_trial
     from surefoot.study import Study
 
     url = database or DEFAULT_URL
@@ -91,6 +116,10 @@ def serve(
     check_servable(loaded)
     trial = open_trial(loaded, url)
     typer.echo(f"surefoot: using {trial.database.name}", err=True)
+    if is_sandbox():
+        for role in ("app", "admin"):
+            typer.echo(f"{role} key: {create_key(trial.database, role, 'sandbox')}")
+        typer.echo("This is a sandbox, not a trial: everything is forgotten when it stops.")
     trial.close()
     os.environ["SUREFOOT_STUDY"] = str(study.resolve())
     os.environ["SUREFOOT_DATABASE"] = url

@@ -1,8 +1,8 @@
 """The application: routes, errors of one shape, middleware."""
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -14,7 +14,7 @@ from surefoot.service.access import RateLimiter
 from surefoot.service.api import routes
 from surefoot.service.api.description import Description
 from surefoot.service.api.group_commit import DecisionRecorder
-from surefoot.service.api.requests import KeyLookups, RequestMiddleware, describe_validation_error
+from surefoot.service.api.requests import HEADERS, KeyLookups, RequestMiddleware, describe_validation_error
 from surefoot.service.dashboard.pages import render_page
 from surefoot.service.database.clock import ClockWatch, now, repeat_job
 from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
@@ -24,7 +24,7 @@ from surefoot.service.operations.nightly_backup import run_nightly_backup
 from surefoot.service.single_sign_on import Provider
 from surefoot.service.trial.api_models import ApiError, error_body
 from surefoot.service.trial.states import context_to_state
-from surefoot.service.trial.trial import Trial, check_servable, open_trial
+from surefoot.service.trial.trial import Trial, check_servable, is_sandbox, open_trial
 from surefoot.service.updates.schedule import tick
 from surefoot.study import Study
 from surefoot.version import __version__
@@ -40,22 +40,29 @@ CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "
 def create_app(trial: Trial) -> FastAPI:
     """The application of one trial."""
     check_servable(trial.study)
+    sandbox = is_sandbox()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         watch = ClockWatch()
+        jobs: list[tuple[str, Callable[[], object], float]] = [
+            ("the schedule", lambda: tick(trial, now(), watch), SCHEDULE_SECONDS)
+        ]
+        if not sandbox:
+            jobs += [
+                ("messages", lambda: send_messages(trial), MESSAGE_SECONDS),
+                ("backups", lambda: watch.is_settled and run_nightly_backup(trial, now()), BACKUP_SECONDS),
+            ]
         # At once after a start: what a power cut interrupted is found now.
-        with (
-            repeat_job("the schedule", lambda: tick(trial, now(), watch), SCHEDULE_SECONDS),
-            repeat_job("messages", lambda: send_messages(trial), MESSAGE_SECONDS),
-            repeat_job("backups", lambda: watch.is_settled and run_nightly_backup(trial, now()), BACKUP_SECONDS),
-        ):
+        with ExitStack() as running:
+            for job in jobs:
+                running.enter_context(repeat_job(*job))
             yield
         app.state.recorder.close()
         trial.close()
 
     app = FastAPI(
-        title=trial.settings.title,
+        title=f"{trial.settings.title} (sandbox)" if sandbox else trial.settings.title,
         version=__version__,
         lifespan=lifespan,
         docs_url=None,
@@ -78,7 +85,9 @@ def create_app(trial: Trial) -> FastAPI:
     app.state.description = Description(app, trial)
     for kind in (HTTPException, RequestValidationError, *DATABASE_FAULTS):
         app.add_exception_handler(kind, _answer_error)
-    app.add_middleware(RequestMiddleware, body_bytes=1024 * limits.body_kilobytes, metrics=app.state.metrics)
+    headers = [*HEADERS, (b"x-surefoot-sandbox", b"true")] if sandbox else HEADERS
+    size = 1024 * limits.body_kilobytes
+    app.add_middleware(RequestMiddleware, body_bytes=size, metrics=app.state.metrics, headers=headers)
     return app
 
 

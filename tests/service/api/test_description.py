@@ -65,3 +65,13 @@ def test_a_study_may_keep_the_description_to_itself(trial):
     with Client(app, {}) as client:
         assert [client.get(path).status_code for path in ("/docs", "/openapi.json")] == [404, 404]
         assert json.loads(client.get("/docs").text)["error"]["code"] == "not_found"
+
+
+def test_a_sandbox_says_so_on_every_page_and_reply(trial, monkeypatch):
+    monkeypatch.setenv("SUREFOOT_SANDBOX", "1")
+    with Client(create_app(trial), {}) as client:
+        for path in ("/sign-in", "/docs", "/healthz", "/openapi.json", "/nothing"):
+            reply = client.get(path, headers={"accept": "text/html"})
+            assert reply.headers["x-surefoot-sandbox"] == "true", path
+            assert "forgotten when it stops" in reply.text or path in ("/healthz", "/openapi.json")
+        assert client.get("/openapi.json").json()["info"]["title"].endswith("(sandbox)")

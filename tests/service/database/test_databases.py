@@ -59,6 +59,24 @@ def test_a_connection_that_comes_back_after_the_end_is_closed(empty):
     empty.close()
 
 
+def test_a_connection_that_is_opened_while_the_database_closes_is_closed_too(empty):
+    """A thread had asked the pool, which was closed before the connection was made."""
+
+    closed = []
+
+    @sa.event.listens_for(empty.engine, "do_connect")
+    def close_first(*_):
+        if not closed:
+            closed.append(True)
+            empty.close()
+
+    with empty.autocommit() as connection:
+        driver = connection.connection.driver_connection
+        assert connection.scalar(sa.select(1)) == 1
+    with pytest.raises(Exception, match="closed"):
+        driver.execute("SELECT 1")
+
+
 def test_a_postgresql_that_is_not_there_is_the_databases_fault():
     away = databases.connect("postgresql://nobody@127.0.0.1:1/none")
     with pytest.raises(sa.exc.OperationalError), away.transaction():

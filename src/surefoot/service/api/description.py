@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from surefoot.data.column_kinds import VariableKind
 from surefoot.reports.render import render
-from surefoot.service.trial.trial import Trial
+from surefoot.service.trial.trial import Trial, is_sandbox
 from surefoot.study import Study
 
 MOMENT = "2026-03-01T09:30:00+01:00"
@@ -63,8 +63,8 @@ class Description:
     def page(self) -> bytes:
         """`/docs`, without a file from another host."""
         title = self.content["info"]["title"]
-        package = "surefoot.service.api"
-        return render("api.html", package=package, api=self.content, statuses=STATUSES, title=title).encode()
+        content = {"api": self.content, "statuses": STATUSES, "title": title, "sandbox": is_sandbox()}
+        return render("api.html", package="surefoot.service.api", **content).encode()
 
 
 def describe_context(study: Study) -> dict[str, Any]:

@@ -86,8 +86,9 @@ HIDDEN = ("body", "query", "path", "Outcome", "Outcomes")
 class RequestMiddleware:
     """ASGI middleware; written without a framework, because every request pays for it."""
 
-    def __init__(self, app: Any, body_bytes: int, metrics: Metrics) -> None:
+    def __init__(self, app: Any, body_bytes: int, metrics: Metrics, headers: list[tuple[bytes, bytes]]) -> None:
         self._app = app
+        self._headers = headers
         self._limit = body_bytes
         self._metrics = metrics
 
@@ -95,7 +96,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send, self._limit)
+        exchange = _Exchange(scope, receive, send, self._limit, self._headers)
         timer = None
         if not scope["path"].startswith(UNBOUNDED):
             timer = asyncio.get_running_loop().call_later(REQUEST_SECONDS, exchange.give_up)
@@ -125,7 +126,8 @@ class RequestMiddleware:
 class _Exchange:
     """One request and its reply."""
 
-    def __init__(self, scope: Any, receive: Any, send: Any, limit: int) -> None:
+    def __init__(self, scope: Any, receive: Any, send: Any, limit: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._headers = headers
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -159,7 +161,7 @@ class _Exchange:
             self._started = True
             self.status = message["status"]
             identity = (b"x-request-id", self._id.encode())
-            message = {**message, "headers": [*message["headers"], *HEADERS, identity]}
+            message = {**message, "headers": [*message["headers"], *self._headers, identity]}
         await self._send(message)
 
     async def send_error(self, status: int, code: str, message: str, headers: Any = None) -> None:

@@ -30,7 +30,7 @@ from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.database.schema import ended_sessions, keys
 from surefoot.service.operations.export import FORMATS, FORMULA
 from surefoot.service.trial.api_models import ApiError
-from surefoot.service.trial.trial import Trial
+from surefoot.service.trial.trial import Trial, is_sandbox
 
 COOKIE = "surefoot_session"
 FORM_TYPE = "application/x-www-form-urlencoded"
@@ -74,7 +74,7 @@ class RedirectError(Exception):
 
 def render_page(template: str, status: int = 200, **content: Any) -> HTMLResponse:
     """One of the dashboard's templates, filled; nobody needs to be signed in."""
-    frame = {"study": "", "root": "", "who": None, "token": "", "clock": None, "status": status}
+    frame = {"study": "", "root": "", "who": None, "token": "", "clock": None, "status": status, "sandbox": is_sandbox()}
     return HTMLResponse(render(f"{template}.html", package="surefoot.service.dashboard", **{**frame, **content}), status)
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.engine import make_url
 
 from surefoot.errors import InputError
 from surefoot.service.database.ledger import LOCK_LEDGER, PENDING, write_pending
+from surefoot.service.database.pool import ClosingPool
 
 DEFAULT_URL = "sqlite:///surefoot.db"
 NO_TRIAL = (
@@ -153,7 +154,9 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
     if kind == "sqlite":
         path = _open_file(parsed.database, create)
         # Each thread of the server may wait for its turn with a connection in hand.
-        engine = sa.create_engine(parsed, pool_size=CONNECTIONS, max_overflow=40, hide_parameters=True)
+        engine = sa.create_engine(
+            parsed, poolclass=ClosingPool, pool_size=CONNECTIONS, max_overflow=40, hide_parameters=True
+        )
         # A transaction that reads first and writes later cannot wait for another writer: writers say so at once.
         _listen(engine, "BEGIN IMMEDIATE")
         return Database(engine, text, _file=(path, _identify(path)))
@@ -194,7 +197,6 @@ def _listen(engine: sa.Engine, default: str) -> None:
 
     @sa.event.listens_for(engine, "connect")
     def _settle(connection: Any, record: Any) -> None:
-        record.info["pool"] = engine.pool
         if engine.dialect.name == "sqlite":
             connection.isolation_level = None
             for setting in PRAGMAS:
@@ -205,12 +207,6 @@ def _listen(engine: sa.Engine, default: str) -> None:
         statement = connection.get_execution_options().get("begin", default)
         if statement:
             connection.exec_driver_sql(statement)
-
-    @sa.event.listens_for(engine, "checkin")
-    def _close_late(connection: Any, record: Any) -> None:
-        # A thread returned it after `Database.close`, which replaces the pool that it came from.
-        if connection is not None and record.info["pool"] is not engine.pool:
-            connection.close()
 
 
 def lift_time_limit(connection: sa.Connection) -> None:

@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready
 
+from surefoot.service.database.pool import ClosingPool
+
 STATEMENT_SECONDS = 8
 """A statement of a request that takes longer is ended by the server; exports, backups and migrations have no such limit."""
 SILENT_SECONDS = 10
@@ -66,6 +68,7 @@ def create_engine(url: sa.URL) -> tuple[sa.Engine, WeakSet[WatchedConnection]]:
     options = " ".join([*(f"-c {name}={value}" for name, value in settings.items()), *_list_options(url), durable])
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
+        poolclass=ClosingPool,
         pool_size=CONNECTIONS,
         max_overflow=0,
         pool_timeout=POOL_SECONDS,

@@ -1,6 +1,7 @@
 """A trial: the study, its database, its secret, its policy versions."""
 
 import hashlib
+import os
 import secrets as random_source
 import tempfile
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from surefoot.service.database.schema import activations
 from surefoot.study import Study, TrialSection
 from surefoot.trial_rules.choices import LivePolicy, PolicyVersion
 
+SANDBOX = "SUREFOOT_SANDBOX"
+"""Set by `surefoot serve --sandbox`: the trial is forgotten when it stops, and sends no message to the team."""
 VERSIONS_IN_MEMORY = 4
 LIVE = sa.select(activations.c.policy_id, activations.c.activated_at).order_by(activations.c.id.desc()).limit(1)
 """The live policy and when it was activated."""
@@ -121,6 +124,11 @@ def open_trial(study: Study, url: str | None = None) -> Trial:
     except BaseException:
         database.close()
         raise
+
+
+def is_sandbox() -> bool:
+    """Whether this is a place to try an app, not a trial."""
+    return bool(os.environ.get(SANDBOX))
 
 
 def check_servable(study: Study) -> None:
