@@ -107,13 +107,14 @@ def test_the_report_follows_what_the_study_says_of_its_logs_not_the_method_it_wi
     path, frame = logs
     for pooling in ("person", "all"):
         unknown = analyse_study(Study.parse(STUDY + f'[method]\npooling = "{pooling}"\n'), path)
-        assert CONSEQUENCES["unknown"] in unknown.notes and CONSEQUENCES["own"] not in unknown.notes
+        assert CONSEQUENCES["unknown"] in unknown.error_sentences
+        assert CONSEQUENCES["own"] not in unknown.error_sentences
     pooled = Study.parse(STUDY + '[collection]\npolicy = "pooled"\n')
-    assert CONSEQUENCES["pooled"] in analyse_study(pooled, path).notes
+    assert CONSEQUENCES["pooled"] in analyse_study(pooled, path).error_sentences
     rng = np.random.default_rng(0)
     coin = frame.assign(sent=rng.integers(0, 2, len(frame)) * frame["available"], taken=0.5)
     coin.to_csv(tmp_path / "coin.csv", index=False)
-    assert CONSEQUENCES["pooled"] not in analyse_study(pooled, tmp_path / "coin.csv").notes
+    assert CONSEQUENCES["pooled"] not in analyse_study(pooled, tmp_path / "coin.csv").error_sentences
 
 
 @needs_file

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 
 from surefoot import InputError
-from surefoot.inference.adaptive_sandwich import sum_changeable, update_by_differences
+from surefoot.inference.adaptive_sandwich import PolicyUpdate, adaptive_covariance, sum_changeable, update_by_differences
 from tests.reference.adaptive_sandwich import PUBLISHED, PooledTrial
 
 
 def test_published_case():
     trial = PooledTrial.published()
     np.testing.assert_allclose(trial.theta, PUBLISHED["theta"], atol=1e-6)
-    np.testing.assert_allclose(trial.covariance(), PUBLISHED["adaptive"], atol=1e-6)
+    np.testing.assert_allclose(trial.covariance(published=True), PUBLISHED["adaptive"], atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_equals_the_stack_by_differences(seed):
     trial = PooledTrial.simulate(np.random.default_rng(seed))
     assert len(trial.versions) == 2
-    np.testing.assert_allclose(trial.covariance(), trial.literal_covariance(), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(trial.covariance(published=True), trial.literal_covariance(), rtol=1e-5, atol=1e-8)
 
 
 def test_without_updates_it_is_the_usual_sandwich():
@@ -27,8 +27,8 @@ def test_without_updates_it_is_the_usual_sandwich():
     trial.versions = []
     scores = trial.sum_by_person(equations.functions)
     bread = np.linalg.inv(equations.bread)
-    for whole_trial in (False, True):
-        np.testing.assert_allclose(trial.covariance(whole_trial=whole_trial), bread @ scores.T @ scores @ bread.T)
+    for published in (False, True):
+        np.testing.assert_allclose(trial.covariance(published=published), bread @ scores.T @ scores @ bread.T)
 
 
 def test_decisions_change_later_values_only():
@@ -53,3 +53,30 @@ def test_an_impossible_action_is_refused():
             decided=np.array([1]),
             action=np.array([1]),
         )
+
+
+def test_no_later_effects_leave_the_usual_errors():
+    """Outcomes that depend on nothing: hardly a decision changes what follows, and nothing is taken for an effect."""
+    rng = np.random.default_rng(3)
+    ratios = []
+    for _ in range(12):
+        trial = PooledTrial.simulate(rng, people=20, points=12, growth=0.0)
+        equations = trial.make_equations()
+        influences = np.linalg.solve(equations.bread, trial.sum_by_person(equations.functions).T)
+        usual = (influences @ influences.T)[2, 2]
+        ratios.append([trial.covariance()[2, 2] / usual, trial.covariance(published=True)[2, 2] / usual])
+    stable, published = np.median(ratios, axis=0)
+    assert stable < 1.1
+    assert published > 1.2
+
+
+def test_changes_that_no_probability_can_make_are_cut():
+    trial = PooledTrial.simulate(np.random.default_rng(4))
+    updates = [
+        PolicyUpdate(
+            update.influence, update.before, update.decided, update.action, update.probabilities, 1e6 * update.slopes
+        )
+        for update in trial.list_updates()
+    ]
+    covariance = adaptive_covariance(trial.make_equations(), updates)
+    assert np.diagonal(covariance).max() < 100 * np.diagonal(trial.covariance()).max()

@@ -60,7 +60,7 @@ class PooledTrial:
         return cls(data["user_id"].astype(int) - 1, *(data[name] for name in columns))
 
     @classmethod
-    def simulate(cls, rng, people=12, points=9, every=3):
+    def simulate(cls, rng, people=12, points=9, every=3, growth=0.2):
         """Effects that grow with the number of prompts so far; half of the people enter later."""
         entry = (np.arange(people) % 2) * every
         person = np.repeat(np.arange(people), points)
@@ -81,7 +81,7 @@ class PooledTrial:
                 beta = np.linalg.lstsq(design[known], outcome[known], rcond=None)[0]
                 send = np.clip(expit(3 * (beta[2] + beta[3] * state)), 0.1, 0.9)
             action[now] = uniform[now] < send[now]
-            outcome[now] = 0.3 * state[now] + action[now] * dose[person[now]] / 5 + noise[now]
+            outcome[now] = 0.3 * state[now] + growth * action[now] * dose[person[now]] + noise[now]
             dose[person[now]] = 0.8 * dose[person[now]] + action[now]
         return cls(person, time, version, state, action, outcome)
 

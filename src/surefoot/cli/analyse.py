@@ -166,6 +166,9 @@ def effects(
     future: Annotated[str | None, typer.Option(help="Treatment until then: `observed` or `none`.")] = None,
     missing_as: Annotated[str | None, typer.Option(help="Value of a missing outcome: 0, or steps=0,x=1.")] = None,
     at: Annotated[list[str] | None, typer.Option(help='Effect at "home=1, day=0"; may be repeated.')] = None,
+    errors: Annotated[
+        str | None, typer.Option(help="`usual` or `adaptive` standard errors; by default those that are valid.")
+    ] = None,
     html: application.HtmlFile = None,
     csv: application.CsvFile = None,
     latex: application.LatexFile = None,
@@ -177,7 +180,7 @@ def effects(
     from surefoot.study import Study
 
     described = Study.load(study)
-    options: dict[str, Any] = {"estimator": estimator, "outcome": outcome, "lags": lag, "future": future}
+    options: dict[str, Any] = {"estimator": estimator, "outcome": outcome, "lags": lag, "future": future, "errors": errors}
     options |= {
         "moderators": application.split_names(moderators),
         "controls": application.split_names(controls),

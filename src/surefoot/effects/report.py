@@ -10,8 +10,9 @@ import numpy as np
 
 from surefoot.data.frames import make_frame
 from surefoot.data.log_columns import Place, frame_row
+from surefoot.effects.adaptive_errors import adapt_errors
 from surefoot.effects.analysis import INTERCEPT, Analysis, Floats, parse_terms
-from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly
+from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly, make_mean, solve
 from surefoot.effects.result import (
     ContrastResults,
     EffectResult,
@@ -23,7 +24,8 @@ from surefoot.effects.result import (
     lay_out_table,
 )
 from surefoot.errors import InputError
-from surefoot.inference.intervals import Interval, adjust_p_values
+from surefoot.inference.adaptive_sandwich import UpdateHistory
+from surefoot.inference.intervals import Interval, adjust_p_values, t_interval
 from surefoot.log_checks import Check, check_logs, find_worst, list_warnings
 from surefoot.log_checks.outcomes_by_action import describe_flags
 from surefoot.reports.numbers import format_interval, format_number
@@ -52,6 +54,17 @@ class EffectRow:
     degrees: int
     p: float
     p_holm: float = np.nan  # Adjusted for all tests of the table, after Holm.
+    usual_error: float = np.nan  # Standard errors of both kinds, where both are known.
+    adaptive_error: float = np.nan
+
+    @property
+    def ratio(self) -> float:
+        """How many times wider the adaptive interval is."""
+        return self.adaptive_error / self.usual_error
+
+    def widen(self, error: float) -> Interval:
+        """The estimate with another standard error."""
+        return t_interval(self.estimate, error, self.degrees)
 
     @property
     def label(self) -> str:
@@ -103,8 +116,8 @@ def describe_effect(words: Words, value: float, low: float, high: float, conditi
     """
     from surefoot.reports.render import write_sentences
 
-    percents = [_format_percent(end) for end in (low, high)]
-    size = f"{abs(100 * math.expm1(value)):.0f}"
+    percents = [_format_percent(end) for end in (low, high)] if words.relative else []
+    size = f"{abs(100 * math.expm1(value)):.0f}" if words.relative else ""
     effect = Interval(value, math.nan, low, high)
     (sentence,) = write_sentences(
         "effects.txt", part="effect", words=words, effect=effect, condition=condition, percents=percents, size=size
@@ -173,8 +186,16 @@ class EffectsReport(ShownResult):
     """Its name."""
     curve: EffectCurve | None
     """The average effect over study days; None where no day is known, or too little for a line."""
+    mean_outcome: EffectRow | None = None
+    """The mean outcome of the trial, whatever was sent; None for a distal outcome."""
     screened: ScreenedEffect | None = None
     """The average effect without the screen, and the counts of flagged values; None where the logs are not screened."""
+    errors: str = "usual"
+    """Which standard errors the report uses: `usual` or `adaptive`."""
+    error_sentences: tuple[str, ...] = ()
+    """Why, and what each kind answers."""
+    error_warning: str = ""
+    """Why the report cannot use the valid ones; empty where it does."""
 
     def __repr__(self) -> str:
         first = self.table[0]
@@ -190,6 +211,12 @@ class EffectsReport(ShownResult):
         """The average effect at the shortest lag."""
         return next(iter(self.results.values()))
 
+    @property
+    def compared(self) -> list[EffectRow]:
+        """Rows with standard errors of both kinds."""
+        rows = [*self.table, *([] if self.mean_outcome is None else [self.mean_outcome])]
+        return [row for row in rows if np.isfinite(row.ratio)]
+
     def to_frame(self, backend: str = "pyarrow") -> Any:
         """The table, one row for each effect."""
         rows = [asdict(row) for row in self.table]
@@ -203,6 +230,13 @@ class EffectsReport(ShownResult):
             "screen": None if self.screened is None else self.screened.to_dict(),
             "estimator": self.estimator,
             "effects": self.table,
+            "mean_outcome": self.mean_outcome,
+            "errors": {
+                "used": self.errors,
+                "warning": self.error_warning,
+                "why": self.error_sentences,
+                "ratios": {row.label: row.ratio for row in self.compared},
+            },
             "joint_tests": self.joint,
             "other_treatment_of_missing": self.other_missing,
             "sensitivity": self.sensitivity,
@@ -222,6 +256,15 @@ class EffectsReport(ShownResult):
 
         from surefoot.reports.render import render
 
+        def compare(rows: Sequence[EffectRow]) -> str:
+            cells = []
+            for row in rows:
+                intervals = [row.widen(error) for error in (row.usual_error, row.adaptive_error)]
+                ends = [f"{end:.4f}" for interval in intervals for end in (interval.low, interval.high)]
+                errors = [f"{row.usual_error:.4f}", f"{row.adaptive_error:.4f}"]
+                cells.append([row.label, errors[0], *ends[:2], errors[1], *ends[2:], f"{row.ratio:.2f}"])
+            return lay_out_table(cells, ("", "usual", "[0.025", "0.975]", "adaptive", "[0.025", "0.975]", "ratio"))
+
         def lay_out(rows: Sequence[EffectRow]) -> str:
             cells = _list_cells(rows)
             headers = ("", "coef", "std err", "[0.025", "0.975]", "P>|t|", "p (Holm)")
@@ -234,6 +277,7 @@ class EffectsReport(ShownResult):
             warnings=list_warnings(self.checks),
             wrap=lambda sentence: textwrap.fill(sentence, WIDTH),
             lay_out=lay_out,
+            compare=compare,
         )
         console.out(text.rstrip(), highlight=False)
 
@@ -329,6 +373,8 @@ def analyse(
     checks: Sequence[Check] | None = None,
     sensitivity: Sequence[str] = tuple(ROBUST_LOSSES),
     over: str | None = None,
+    history: UpdateHistory | None = None,
+    errors: str | None = None,
     name_row: Place = frame_row,
     **options: Unpack[Options],
 ) -> EffectsReport:
@@ -349,6 +395,11 @@ def analyse(
         Losses with which the average effect is estimated again, robust to outlying outcomes.
     over
         The variable (study day) to draw the effect over.
+    history
+        The updates of a policy that learned from several participants; its rows are those of the frame, sorted by
+        participant, then by time. Both kinds of standard errors are then reported.
+    errors
+        `usual` or `adaptive`: the kind that intervals and tests use; with `history` by default adaptive.
 
     Returns
     -------
@@ -372,6 +423,7 @@ def analyse(
         raise InputError("lags is empty; give [0] for the proximal outcome")
     # A numerator that depends on the moderators belongs to the effect by them; any constant will do for the average.
     constant = None if isinstance(parsed.numerator, str) and moderators else parsed.numerator
+    fit = _Fitter(frame, estimator, name_row, history, errors or ("usual" if history is None else "adaptive"))
     results: dict[str, EffectResult] = {}
     for lag in lags:
         suffix = f", lag {lag}" if lag or len(lags) > 1 else ""
@@ -380,12 +432,13 @@ def analyse(
             together = tuple(dict.fromkeys((*controls, *moderators)))
             analyses[f"by {', '.join(moderators)}{suffix}"] = replace(parsed, controls=together, lag=lag)
         for name, analysis in analyses.items():
-            results[name] = fit_analysis(frame, analysis, estimator=estimator, name_row=name_row)
+            results[name] = fit(analysis)
     main = next(iter(results.values()))
     actions = main.points.action_names
     chosen_words = words or Words(actions[1] if len(actions) == 2 else "treatment", parsed.outcome)
     chosen_words = replace(chosen_words, relative=main.is_relative, chance=ESTIMATORS[estimator].binary)
     table = [row for name, result in results.items() for row in list_rows(name, result, at)]
+    mean_outcome = None if ESTIMATORS[estimator].distal else _estimate_mean(main, history, fit.errors)
     tests = f"{len(table)} tests were asked; p (Holm) allows for that." if len(table) > 1 else "One test was asked."
     scale = f"Effects are on the scale {parsed.transform} of {parsed.outcome}."
     return EffectsReport(
@@ -397,15 +450,53 @@ def analyse(
             for name, result in results.items()
             if len(result.points.moderator_names) > 1
         },
-        other_missing=_analyse_complete_rows(frame, results, name_row),
+        other_missing=_analyse_complete_rows(fit, results),
         sensitivity=_estimate_robustly(results, sensitivity),
         quality=assess_sample(main.points),
         sentences=tuple(sentence for result in results.values() for sentence in _describe(chosen_words, result, at)),
         notes=(tests, *([] if parsed.transform == "none" else [scale]), *notes),
         words=chosen_words,
         estimator=estimator,
-        curve=None if over is None else _fit_curve(frame, main, over, name_row),
+        curve=None if over is None else _fit_curve(fit, main, over),
+        mean_outcome=mean_outcome,
+        errors=fit.errors,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitter:
+    """Fits analyses of one frame, with standard errors of one kind or of both."""
+
+    frame: Any
+    estimator: str
+    name_row: Place
+    history: UpdateHistory | None
+    errors: str
+
+    def __post_init__(self) -> None:
+        if self.errors not in ("usual", "adaptive"):
+            raise InputError(f"errors is {self.errors!r}; choose from ['usual', 'adaptive']")
+        if self.errors == "adaptive" and self.history is None:
+            raise InputError("adaptive errors need the updates of the policy; give its history")
+
+    def __call__(self, analysis: Analysis) -> EffectResult:
+        result = fit_analysis(self.frame, analysis, estimator=self.estimator, name_row=self.name_row)
+        return result if self.history is None else result.adapt(self.history).with_errors(self.errors)
+
+
+def _estimate_mean(main: EffectResult, history: UpdateHistory | None, errors: str) -> EffectRow:
+    """The mean of all outcomes, with both kinds of standard errors where the updates are known."""
+    usual = solve(make_mean(main.points))
+    kinds = {"usual": float(np.sqrt(usual.corrected[0, 0])), "adaptive": math.nan}
+    if history is not None:
+        adapted = adapt_errors(usual, main.points, make_mean, history)
+        kinds["adaptive"] = float(np.sqrt(adapted.corrected[0, 0]))
+    degrees = usual.people - 1
+    value = t_interval(float(usual.theta[0]), kinds[errors], degrees)
+    row = EffectRow(
+        "mean outcome", "mean outcome", value.value, kinds[errors], value.low, value.high, math.nan, degrees, math.nan
+    )
+    return row if history is None else replace(row, usual_error=kinds["usual"], adaptive_error=kinds["adaptive"])
 
 
 def adjust_rows(rows: Sequence[EffectRow]) -> tuple[EffectRow, ...]:
@@ -416,6 +507,18 @@ def adjust_rows(rows: Sequence[EffectRow]) -> tuple[EffectRow, ...]:
 
 def list_rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, float]] = ()) -> list[EffectRow]:
     """Every coefficient, the effect at values of the moderators, and actions compared with each other."""
+    rows = _list_rows(analysis, result, at)
+    if not result.has_both_errors:
+        return rows
+    usual = _list_rows(analysis, result.with_errors("usual"), at)
+    adaptive = _list_rows(analysis, result.with_errors("adaptive"), at)
+    return [
+        replace(row, usual_error=first.standard_error, adaptive_error=second.standard_error)
+        for row, first, second in zip(rows, usual, adaptive, strict=True)
+    ]
+
+
+def _list_rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, float]]) -> list[EffectRow]:
     rows = _list_coefficients(analysis, result)
     actions = result.points.action_names[1:]
     if len(result.points.moderator_names) > 1:
@@ -447,14 +550,14 @@ def _make_rows(analysis: str, contrast: ContrastResults) -> list[EffectRow]:
     ]
 
 
-def _analyse_complete_rows(frame: Any, results: Mapping[str, EffectResult], name_row: Place) -> tuple[EffectRow, ...]:
+def _analyse_complete_rows(fit: "_Fitter", results: Mapping[str, EffectResult]) -> tuple[EffectRow, ...]:
     """Complete cases compared with `missing_as`, where a coefficient moves by more than a quarter of a standard error."""
     rows: list[EffectRow] = []
     for name, result in results.items():
         analysis = result.points.analysis
         if analysis.missing_as is None:
             return ()
-        complete = fit_analysis(frame, replace(analysis, missing_as=None), estimator=result.estimator, name_row=name_row)
+        complete = fit(replace(analysis, missing_as=None))
         if (np.abs(complete.params - result.params) / result.bse).max() > NOTABLE:
             rows += _list_coefficients(f"{name}, {complete.rows:,} complete rows", complete)
     return tuple(rows)
@@ -467,7 +570,7 @@ def _estimate_robustly(results: Mapping[str, EffectResult], losses: Sequence[str
             if ESTIMATORS[result.estimator].binary or ESTIMATORS[result.estimator].distal:
                 return ()
             try:
-                robust = replace(result, estimate=estimate_robustly(result.points, loss))
+                robust = replace(result, estimate=estimate_robustly(result.points, loss), adaptive=None)
             except InputError:
                 if loss not in ROBUST_LOSSES:
                     raise
@@ -492,13 +595,13 @@ def _describe(words: Words, result: EffectResult, at: Sequence[Mapping[str, floa
     return sentences
 
 
-def _fit_curve(frame: Any, main: EffectResult, over: str, name_row: Place) -> EffectCurve | None:
+def _fit_curve(fit: "_Fitter", main: EffectResult, over: str) -> EffectCurve | None:
     """The average analysis with `over` as its only moderator, of the first treatment."""
     analysis = main.points.analysis
     controls = parse_terms(analysis.controls)
     by_day = replace(analysis, moderators=(over,), controls=(*controls, *([] if over in controls else [over])))
     try:
-        result = fit_analysis(frame, by_day, estimator=main.estimator, name_row=name_row)
+        result = fit(by_day)
     except InputError:  # One day only, or too few participants for two more coefficients.
         return None
     values = result.points.counted_only.moderators[1]

@@ -11,6 +11,7 @@ from scipy.special import fdtrc, stdtr, stdtrit
 
 from surefoot.data.log_columns import Place, frame_row
 from surefoot.data.suspect_columns import warn_of_doubts
+from surefoot.effects.adaptive_errors import adapt_errors
 from surefoot.effects.analysis import (
     INTERCEPT,
     Analysis,
@@ -25,6 +26,7 @@ from surefoot.effects.analysis import (
 )
 from surefoot.effects.estimators import ESTIMATORS, Estimate, fit_least_squares, make_linear, solve
 from surefoot.errors import InputError, did_you_mean
+from surefoot.inference.adaptive_sandwich import UpdateHistory
 from surefoot.inference.intervals import Interval, t_interval
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION
 
@@ -156,6 +158,34 @@ class EffectResult:
     """The rows that were analysed."""
     estimate: Estimate
     """Coefficients and their covariances."""
+    adaptive: Estimate | None = None
+    """The same with covariances that count what another run of the trial would have learned, where that is known."""
+    errors: str = "usual"
+    """Which covariances are used: those of `estimate` (`usual`) or the `adaptive` ones."""
+
+    def adapt(self, history: UpdateHistory) -> "EffectResult":
+        """The same effect with standard errors that count what another run of the trial would have learned.
+
+        Parameters
+        ----------
+        history
+            The updates of the policy; its rows are those of the frame, sorted by participant, then by time.
+
+        Returns
+        -------
+        EffectResult
+        """
+        chosen = ESTIMATORS[self.estimator]
+        adapted = adapt_errors(self.estimate, self.points, chosen.make, history, distal=chosen.distal)
+        return replace(self, adaptive=adapted, errors="adaptive")
+
+    def with_errors(self, errors: str) -> "EffectResult":
+        """With `usual` or `adaptive` standard errors."""
+        return replace(self, errors=errors)
+
+    @property
+    def has_both_errors(self) -> bool:
+        return self.adaptive is not None
 
     def __repr__(self) -> str:
         effects = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.names, self.params, strict=True))
@@ -228,7 +258,8 @@ class EffectResult:
         """
         is_corrected = not ESTIMATORS[self.estimator].distal if corrected is None else corrected
         first = 0 if nuisance else self.estimate.function.controls
-        return (self.estimate.corrected if is_corrected else self.estimate.plain)[first:, first:]
+        estimate = self.estimate if self.adaptive is None or self.errors == "usual" else self.adaptive
+        return (estimate.corrected if is_corrected else estimate.plain)[first:, first:]
 
     def t_test(self, contrast: Contrast, *, names: Sequence[str] = ()) -> ContrastResults:
         """Linear combinations of `params`: a vector, a matrix, or {name: coefficient}."""

@@ -16,6 +16,7 @@ from surefoot.effects.analysis import OUTCOME_MISSING, Analysis, Floats
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Words, adjust_rows, analyse, list_rows
 from surefoot.effects.result import EffectResult, Options, fit_analysis
+from surefoot.effects.standard_errors import ErrorChoice, choose_errors
 from surefoot.errors import InputError
 from surefoot.log_checks import check_logs
 from surefoot.log_checks.outcomes_by_action import describe_flags
@@ -70,20 +71,27 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         values = frame[outcome].to_numpy(zero_copy_only=False).astype(np.float64)
         names = replace(read.logs.names, reward=outcome)
         checked = replace(read, logs=replace(read.logs.with_values(reward=values), names=names), raw_reward=values)
+    choice = choose_errors(study, path, read, settings.errors)
     report = analyse(
         frame,
         estimator=settings.estimator,
         lags=settings.lags,
         at=settings.at,
         words=Words(settings.treatment_words or study.actions.names[1], settings.outcome_words or outcome),
-        notes=study.collection.describe(read.logs),
+        history=choice.history,
+        errors=choice.used,
         checks=check_logs(checked, study),
         over=settings.day or ("day" if "day" in frame.column_names else None),
         name_row=lambda row: f"row {read.row[row]}",
         **options,
     )
-    quality = replace(report.quality, reasons=_split_missing(report, read))
-    return replace(report, quality=quality, screened=_compare_screens(study, settings, read, path, report))
+    return replace(
+        report,
+        quality=replace(report.quality, reasons=_split_missing(report, read)),
+        screened=_compare_screens(study, settings, read, path, report, choice),
+        error_sentences=choice.sentences,
+        error_warning=choice.warning,
+    )
 
 
 def _list_options(study: Study, settings: EffectsSection, available: str) -> Options:
@@ -108,7 +116,7 @@ def _list_options(study: Study, settings: EffectsSection, available: str) -> Opt
 
 
 def _compare_screens(
-    study: Study, settings: EffectsSection, read: StudyLogs, path: str | Path, report: EffectsReport
+    study: Study, settings: EffectsSection, read: StudyLogs, path: str | Path, report: EffectsReport, choice: ErrorChoice
 ) -> ScreenedEffect | None:
     """The average effect next to that without the screen; None where the logs are not screened."""
     screen = read.screen
@@ -131,6 +139,8 @@ def _compare_screens(
         result = fit_analysis(
             frame, Analysis(**options), estimator=settings.estimator, name_row=lambda row: f"row {logs.row[row]}"
         )
+        if choice.history is not None:
+            result = result.adapt(choice.history).with_errors(choice.used)
         return adjust_rows(list_rows(first, result))
 
     without = None

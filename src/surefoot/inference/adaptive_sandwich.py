@@ -17,13 +17,14 @@ where inf_u is the influence on β_u when all earlier policies are given; θ fol
 inf_u may be summed over the later decision points alone. That varies less than the sum over all of them and is as valid.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
+from surefoot.inference.later_effects import Decisions, LaterEffects
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
@@ -41,8 +42,27 @@ class PolicyUpdate:
     """Which rows were decided before the update, (rows,)."""
     decided: Positions
     """The rows that this version decided by a draw."""
-    score: Floats
-    """∂ log π(A | S; β) / ∂β of these rows, (decided rows, q)."""
+    action: Positions
+    """The actions drawn, (decided rows,)."""
+    probabilities: Floats
+    """Of all actions, (decided rows, actions)."""
+    slopes: Floats
+    """∂π / ∂β of all actions, (decided rows, actions, q)."""
+
+    def __post_init__(self) -> None:
+        if not (self._taken > 0).all():
+            raise InputError(
+                "a policy update gives probability 0 to an action that was taken; give the version that decided these rows"
+            )
+
+    @property
+    def _taken(self) -> Floats:
+        return np.take_along_axis(self.probabilities, self.action[:, None], axis=1)
+
+    @property
+    def score(self) -> Floats:
+        """∂ log π(A | S; β) / ∂β, (decided rows, q)."""
+        return np.asarray(np.take_along_axis(self.slopes, self.action[:, None, None], axis=1)[:, 0] / self._taken)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +81,10 @@ class TrialEquations:
     """ψ of every participant, corrected for small samples, (participants, p); None: plain sums."""
     last: Positions | None = None
     """The last decision that could change ψ of every row, as the position of its row; None: the row's own decision."""
+
+    def sum_scores(self) -> Floats:
+        """ψ of every participant, corrected where that is wanted."""
+        return sum_by_participant(self.functions, self.participant) if self.scores is None else self.scores
 
 
 def differentiate(function: Callable[[Floats], Floats], at: Floats) -> Floats:
@@ -134,19 +158,10 @@ def update_by_differences(
         influence=np.asarray(-np.linalg.solve(derivative, functions.T).T, dtype=np.float64),
         before=before,
         decided=decided,
-        score=find_scores(probabilities, parameters, action),
+        action=action,
+        probabilities=probabilities(parameters),
+        slopes=differentiate(probabilities, parameters),
     )
-
-
-def find_scores(probabilities: Callable[[Floats], Floats], parameters: Floats, action: Positions) -> Floats:
-    """∂ log π(A) / ∂β of rows with these actions, (rows, q), by differences."""
-    taken = np.take_along_axis(probabilities(parameters), action[:, None], axis=1)
-    if not (taken > 0).all():
-        raise InputError(
-            "a policy update gives probability 0 to an action that was taken; give the version that decided these rows"
-        )
-    by_parameter = differentiate(probabilities, parameters)
-    return np.asarray(np.take_along_axis(by_parameter, action[:, None, None], axis=1)[:, 0] / taken)
 
 
 def sum_by_participant(values: Floats, participant: Positions) -> Floats:
@@ -173,15 +188,16 @@ def find_ends(participant: Positions) -> Positions:
     return np.append(np.flatnonzero(np.diff(participant)), len(participant) - 1)[participant]
 
 
-def adaptive_influences(equations: TrialEquations, updates: Iterable[PolicyUpdate], *, whole_trial: bool = False) -> Floats:
-    """Every participant's influence G on the coefficients θ, (participants, p): GᵀG is their covariance.
+def adaptive_influences(equations: TrialEquations, updates: Iterable[PolicyUpdate], *, whole_trial: bool = True) -> Floats:
+    """Every participant's influence G on the coefficients θ by the published formula, (participants, p): GᵀG is their
+    covariance.
 
-    With `whole_trial` ψ and φ are weighted by all of the participant's decisions, as in the published formula.
+    Without `whole_trial` ψ and φ are weighted only by the decisions that could change them.
     """
     participant = equations.participant
     ends = find_ends(participant) if whole_trial else None
     changeable = sum_changeable(equations.functions, participant, ends if whole_trial else equations.last)
-    pull = sum_by_participant(equations.functions, participant) if equations.scores is None else equations.scores
+    pull = equations.sum_scores()
     people = len(pull)
     carried: list[tuple[PolicyUpdate, Floats]] = []
     for update in updates:
@@ -197,7 +213,7 @@ def adaptive_influences(equations: TrialEquations, updates: Iterable[PolicyUpdat
     return np.asarray(np.linalg.solve(equations.bread, pull.T).T)
 
 
-def adaptive_covariance(equations: TrialEquations, updates: Iterable[PolicyUpdate], *, whole_trial: bool = True) -> Floats:
+def adaptive_covariance(equations: TrialEquations, updates: Iterable[PolicyUpdate], *, published: bool = False) -> Floats:
     """The covariance of the coefficients θ after policies that learned from all participants, (p, p).
 
     Parameters
@@ -206,13 +222,102 @@ def adaptive_covariance(equations: TrialEquations, updates: Iterable[PolicyUpdat
         Of the analysis.
     updates
         Of the policy, in their order.
-    whole_trial
-        Weight ψ by all decisions of a participant, as published. Otherwise only by decisions that could change it, which
-        varies less.
+    published
+        Take the formula as published, which is unstable after many updates, instead of the effects of decisions that
+        `later_effects` estimates from all updates together.
 
     Returns
     -------
     ndarray of shape (p, p)
     """
-    influences = adaptive_influences(equations, updates, whole_trial=whole_trial)
-    return np.asarray(influences.T @ influences)
+    if published:
+        influences = adaptive_influences(equations, updates)
+        return np.asarray(influences.T @ influences)
+    return UpdateHistory(equations.participant, list(updates)).find_covariance(equations)
+
+
+class UpdateHistory:
+    """All updates of a trial, with every participant's influence on their parameters; serves many analyses of the trial.
+
+    Parameters
+    ----------
+    participant
+        Position of every row's participant, (rows,).
+    updates
+        In their order.
+    """
+
+    def __init__(self, participant: Positions, updates: Sequence[PolicyUpdate]) -> None:
+        self._updates = updates
+        self._influences: list[Floats] = []
+        ends = np.cumsum([len(update.decided) for update in updates], dtype=np.int64)
+        self._decided = [slice(end - len(update.decided), end) for update, end in zip(updates, ends, strict=True)]
+        if not updates:
+            return
+        self._decisions = Decisions(
+            participant,
+            np.concatenate([update.decided for update in updates]),
+            np.concatenate([update.action for update in updates]),
+            np.concatenate([update.probabilities for update in updates]),
+        )
+        everything = np.concatenate([update.probabilities for update in updates])
+        self._range = everything.min(axis=0), everything.max(axis=0)
+        for update, decided in zip(updates, self._decided, strict=True):
+            influence = sum_by_participant(update.influence, participant)
+            if decided.start:
+                present = np.asarray(update.influence.any(axis=1), dtype=np.float64)
+                rows = self._decisions.rows[: decided.start]
+                early = [(update.influence[rows], present[rows])]
+                effects = self._decisions.find_effects(update.influence, present, decided.start, early)
+                if effects.mean.any():
+                    influence = influence + self._carry(effects) @ effects.mean.reshape(-1, influence.shape[1])
+            self._influences.append(influence * self._saturate(update, influence))
+
+    def _saturate(self, update: PolicyUpdate, influence: Floats) -> float:
+        """The factor by which linear changes of an update's probabilities are too large to be possible.
+
+        A probability between l and h with mean π has at most the variance (h − π)(π − l).
+        """
+        moved = np.tensordot(update.slopes, influence.T @ influence / self._decisions.people**2, axes=1)
+        variance = float((moved * update.slopes).sum())
+        low, high = self._range
+        most = float(((high - update.probabilities) * (update.probabilities - low)).sum())
+        return min(1.0, np.sqrt(most / variance)) if variance > 0 else 1.0
+
+    def _carry(self, effects: LaterEffects) -> Floats:
+        """Every participant's influence, through all updates so far, on what the effects multiply, (participants, windows ·
+        treatments)."""
+        total = np.zeros((self._decisions.people, effects.covariance.shape[1]))
+        for update, decided, influence in zip(self._updates, self._decided, self._influences, strict=False):
+            slopes = update.slopes[:, 1:]
+            moved = effects.counts[decided].T @ slopes.reshape(len(slopes), -1)
+            total += influence @ moved.reshape(-1, slopes.shape[2]).T / self._decisions.people
+        return total
+
+    def find_covariance(self, equations: TrialEquations) -> Floats:
+        """The covariance of the coefficients of an analysis, (p, p)."""
+        influences = np.linalg.solve(equations.bread, equations.sum_scores().T).T
+        if not self._updates:
+            return np.asarray(influences.T @ influences)
+        effects = _find_final_effects(equations, self._decisions)
+        carried = self._carry(effects)
+        influences = influences + carried @ effects.mean.reshape(-1, influences.shape[1])
+        uncertain = np.einsum("kl,jkl->j", carried.T @ carried, effects.covariance)
+        return np.asarray(influences.T @ influences + np.diag(uncertain))
+
+
+def _find_final_effects(equations: TrialEquations, decisions: Decisions) -> LaterEffects:
+    """Of decisions on the coefficients θ."""
+    functions = np.asarray(np.linalg.solve(equations.bread, equations.functions.T).T, dtype=np.float64)
+    by_probability = np.linalg.solve(equations.bread, equations.by_probability.T).T
+    present = np.asarray(equations.functions.any(axis=1), dtype=np.float64)
+    rows = decisions.rows
+    early = [((functions + by_probability)[rows], present[rows])]
+    if equations.last is not None:
+        # Rows before the decision whose outcome comes after it.
+        both = np.column_stack([functions, present])
+        placed = np.zeros_like(both)
+        np.add.at(placed, equations.last, both)
+        open_rows = (np.cumsum(both - placed, axis=0) - both + placed)[rows]
+        early.append((open_rows[:, :-1], open_rows[:, -1]))
+    return decisions.find_effects(functions, present, len(rows), early)

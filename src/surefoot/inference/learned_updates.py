@@ -15,28 +15,24 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
-from surefoot.inference.adaptive_sandwich import Floats, Marks, PolicyUpdate, Positions, find_scores
-from surefoot.inference.sandwich import PolicyEquations, Sandwich
+from surefoot.inference.adaptive_sandwich import Floats, Marks, PolicyUpdate, Positions
+from surefoot.inference.sandwich import PolicyEquations, Sandwich, respond_to_effects
 from surefoot.learning.batch import discount_rows
 from surefoot.learning.methods import Method
 from surefoot.learning.rules import Actor
 from surefoot.numerics.arrays import NUMPY
-from surefoot.policies.features import critic_features, effects
-from surefoot.policies.policies import Policies
-from surefoot.policies.rules import Boltzmann, DecisionRule, PosteriorSampling, SmoothAllocation
+from surefoot.policies.features import critic_features, effects, policy_features
 
-SMOOTH = (Boltzmann, PosteriorSampling, SmoothAllocation)
-Limit = Callable[[Floats], Floats]
-"""Keeps probabilities (rows, actions) within the limits of the study."""
+Limit = Callable[[Floats, Floats], tuple[Floats, Floats]]
+"""Probabilities (rows, actions) within the limits of the study, and their derivatives (rows, actions, q)."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedUpdate:
     """A policy version that a trial learned; rows are those of the trial, sorted by participant, then by time."""
 
-    version: int
-    known: Marks
-    """Rows whose outcomes the update learned from."""
+    outcomes: Floats
+    """Outcomes as the update knew them, NaN where it learned nothing, (rows,)."""
     before: Marks
     """Rows that were decided before the update."""
     decided: Positions
@@ -51,10 +47,8 @@ class SharedParameters:
     """Rows of the method's logs that it learned from."""
     influence: Floats
     """Of each of these rows on the parameters, (rows, q)."""
-    values: Floats
-    """The parameters, (q,)."""
-    decide: Callable[[Floats, NDArray[np.generic]], DecisionRule]
-    """The rules of participants for other values of the parameters."""
+    follow: Floats
+    """How the preferences of the decision rules follow the parameters, (people and anybody, k·m, q)."""
 
 
 def learn_update(method: Method, trial: Trajectories, update: RecordedUpdate, limit: Limit) -> PolicyUpdate:
@@ -76,26 +70,47 @@ def learn_update(method: Method, trial: Trajectories, update: RecordedUpdate, li
     PolicyUpdate
     """
     past = np.flatnonzero(update.before)
-    known = trial[past].with_values(reward=np.where(update.known[past], trial.reward[past], np.nan))
+    known = trial[past].with_values(reward=update.outcomes[past])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # The trial warned when it learned.
         fitted = replace(method).fit_some(known)
+    return differentiate_update(fitted, trial, update, limit)
+
+
+def differentiate_update(fitted: Method, trial: Trajectories, update: RecordedUpdate, limit: Limit) -> PolicyUpdate:
+    """As `learn_update`, of a method that is fitted already."""
     shared = share_parameters(fitted)
-    influence = np.zeros((len(trial), len(shared.values)))
+    past = np.flatnonzero(update.before)
+    influence = np.zeros((len(trial), shared.influence.shape[1]))
     influence[past[shared.rows]] = len(trial.participants) * shared.influence
     states = trial.state[update.decided]
     participants = trial.participant[update.decided]
+    rules = fitted.policies_.rules_for(participants)
+    by_preference = rules.slopes(states)
+    if by_preference is None:
+        raise InputError("the policy jumps from one action to another; use the usual errors")
+    # ∂π_a / ∂ coefficient (b, j) = slope_ab · z_j.
+    by_coefficient = by_preference[..., None] * policy_features(states)[:, None, None, :]
+    follow = shared.follow[_find_fits(fitted, participants)]
+    slopes = by_coefficient.reshape(len(states), by_preference.shape[1], -1) @ follow
+    probabilities, limited = limit(rules.probabilities(states), slopes)
+    return PolicyUpdate(influence, update.before, update.decided, trial.action[update.decided], probabilities, limited)
 
-    def probabilities(moved: Floats) -> Floats:
-        return limit(shared.decide(moved, participants).probabilities(states))
 
-    score = find_scores(probabilities, shared.values, trial.action[update.decided])
-    return PolicyUpdate(influence, update.before, update.decided, score)
+def _find_fits(fitted: Method, participants: NDArray[np.generic]) -> Positions:
+    """Positions of participants among the fits; anybody without one has the last."""
+    if fitted.pooled_:
+        return np.zeros(len(participants), dtype=np.int64)
+    known = fitted.logs_.participants
+    order = np.argsort(known)
+    nearest = order[np.minimum(np.searchsorted(known[order], participants), len(known) - 1)]
+    return np.where(known[nearest] == participants, nearest, len(known))
 
 
 def share_parameters(method: Method) -> SharedParameters:
     """What people share of a fitted method; refused where probabilities do not follow an estimating equation smoothly."""
-    if not isinstance(method.policies_.rule, SMOOTH):
+    rule = method.policies_.rule
+    if rule.slopes(np.zeros((*rule.batch, len(method.logs_.state_names)))) is None:
         raise InputError(
             f"the adaptive sandwich needs probabilities that change smoothly with what was learned; {method.rule.title} "
             "jumps from one action to another; use the usual errors"
@@ -107,20 +122,14 @@ def share_parameters(method: Method) -> SharedParameters:
 
 
 def _share_policy(method: Method) -> SharedParameters:
-    """One policy for everybody: its first array, which is the actor's θ or the mean of the effects."""
+    """One policy for everybody: the actor's θ, or the mean of the effects."""
     sandwich = Sandwich(method)
     critic = _solve_rows(sandwich)
-    rule = method.policies_.rule
-    name, estimate = next(iter(rule.arrays().items()))
     if isinstance(method.rule, Actor):
         influence = PolicyEquations(sandwich, method.rule).solve(critic, lambda values: values)
     else:
         influence = effects(critic, method.logs_.actions).reshape(len(critic), -1)
-
-    def decide(moved: Floats, participants: NDArray[np.generic]) -> DecisionRule:
-        return replace(rule, **{name: moved.reshape(estimate.shape)})[0]
-
-    return SharedParameters(sandwich.rows, influence, estimate.ravel(), decide)
+    return SharedParameters(sandwich.rows, influence, np.eye(influence.shape[1])[None])
 
 
 def _solve_rows(sandwich: Sandwich) -> Floats:
@@ -156,46 +165,31 @@ def _share_population(method: Method) -> SharedParameters:
     # The penalty pulls as much as all scores together, in the other direction.
     influence = (score - score.mean(axis=0)) @ posterior.population_covariance
     few = np.bincount(logs.participant_index[logs.usable], minlength=len(logs.participants)) < size
-    follow[few] = np.eye(size)
-    shifts = np.concatenate([follow, np.eye(size)[None]])
-    learn = _make_learner(method)
-
-    def decide(moved: Floats, participants: NDArray[np.generic]) -> DecisionRule:
-        return learn(effects(shifts @ (moved - posterior.population), logs.actions), few).rules_for(participants)
-
-    return SharedParameters(rows, influence, posterior.population, decide)
+    every = np.concatenate([follow, np.eye(size)[None]])
+    moved = np.moveaxis(effects(np.moveaxis(every, 1, 2), logs.actions), 1, -1).reshape(len(every), -1, size)
+    if isinstance(method.rule, Actor):
+        moved = _respond(method, method.rule) @ moved
+    moved[:-1][few] = moved[-1]
+    return SharedParameters(rows, influence, moved)
 
 
-def _make_learner(method: Method) -> Callable[[Floats, Marks], Policies]:
-    """A function that learns the policies again from moved effects, (people and anybody, k, m); people with `few` decision
-    points have the policy of anybody."""
+def _respond(method: Method, actor: Actor) -> Floats:
+    """How the actor's coefficients follow the effects of their fit, (people and anybody, k·m, k·m)."""
     logs = method.logs_
     joint = method.joint_
     policies = method.policies_
-    if joint is None or joint.anybody is None:
+    if joint is None or joint.anybody is None or policies.anybody is None:
         raise InputError("the adaptive sandwich needs a policy for anybody with partial pooling; use the usual errors")
     discount = discount_rows(logs, method.forgetting)
     centre = method.list_centres(logs)
-    results = []
+    coef = policies.rules_for(logs.participants).preferences()
+    responses = np.zeros((len(coef) + 1, *[coef[0].size] * 2))
     for fits, rows in method.pooling_.list_blocks(logs):
         batch = method.make_batch(logs, rows, discount, centre)
-        results.append((fits, method.fit_critic(batch, joint.restrict(fits, rows, NUMPY))))
+        result = method.fit_critic(batch, joint.restrict(fits, rows, NUMPY))
+        responses[fits] = respond_to_effects(result, actor, coef[fits])
     ((everybody, rows),) = logs.one_block()
     batch = method.make_batch(logs, rows, discount, centre)
     anybody = method.fit_critic(batch, joint.anybody.restrict(everybody, rows, NUMPY))
-    results.append((np.array([len(logs.participants)]), anybody))
-
-    def learn(shift: Floats, few: Marks) -> Policies:
-        arrays: dict[str, list[Floats]] = {}
-        for fits, result in results:
-            if result.ahead is None:
-                raise InputError("the adaptive sandwich needs the advantages of partial pooling; use the usual errors")
-            ahead = replace(result.ahead, mean=result.ahead.mean + shift[fits])
-            rule, _ = method.rule.learn(replace(result, ahead=ahead))
-            for name, values in rule.arrays().items():
-                arrays.setdefault(name, []).append(values)
-        order = np.argsort(np.concatenate([fits for fits, _ in results]))
-        joined = type(policies.rule)(**{name: np.concatenate(values)[order] for name, values in arrays.items()})
-        return replace(policies, rule=joined[:-1]).with_anybody(joined[-1], instead_of=few)
-
-    return learn
+    responses[-1:] = respond_to_effects(anybody, actor, policies.anybody.preferences()[None])
+    return responses

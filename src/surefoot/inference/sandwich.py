@@ -19,7 +19,7 @@ from surefoot.inference.intervals import FEW_PEOPLE, t_quantile
 from surefoot.learning.actor import gain_gradient_curvature
 from surefoot.learning.batch import Learnable, discount_rows
 from surefoot.learning.methods import Method
-from surefoot.learning.rules import Actor
+from surefoot.learning.rules import Actor, CriticResult
 from surefoot.numerics.arrays import NUMPY, boltzmann
 from surefoot.policies.features import critic_features, effects, policy_features
 
@@ -265,3 +265,47 @@ class PolicyEquations:
         solution[:, free] = -np.linalg.solve(system[np.ix_(free, free)], pull[:, free].T).T
         standard = solution[:, :size].reshape(len(solution), -1, self.features)
         return np.asarray(self.scaling.to_raw(standard).reshape(-1, size))
+
+
+def respond_to_effects(result: CriticResult, actor: Actor, coef: Floats) -> Floats:
+    """How θ follows the effects m of its advantages mᵀz(s) in a block of fits, (fits, k·m, k·m); `coef` is θ, (fits, k, m).
+
+    dθ = −J⁻¹ C dm, J the curvature of the actor's objective and C = (1/M) Σ u π_a (1{a = b} − π_b) z zᵀ; on the boundary of
+    the stochasticity constraint with its multiplier, as in `PolicyEquations`.
+    """
+    batch = result.batch
+    fits, k, m = coef.shape
+    theta = np.asarray(result.scaling.to_standard(coef))
+    raw = policy_features(batch.state)
+    z = policy_features(result.scaling.standardise(batch.state, batch.policy_sees))
+    if result.ahead is None:
+        raise InputError("the adaptive sandwich needs the advantages of partial pooling; use the usual errors")
+    weights = result.fit.weights
+    count = np.maximum(batch.weights.sum(axis=1), 1.0)
+    stakes = raw @ np.swapaxes(result.ahead.mean, 1, 2) * (weights / count[:, None])[:, :, None]
+    penalty = np.repeat((actor.actor_penalty * result.scaling.reward)[:, None], m, axis=1)
+    _, gradient, curvature = gain_gradient_curvature(theta, z, stakes, penalty)
+    probability = boltzmann(z @ np.swapaxes(theta, 1, 2))
+    bend = probability[..., :, None] * (np.eye(k) - probability[..., None, :]) * (weights / count[:, None])[..., None, None]
+    cross = np.einsum("frab,fri,frj->faibj", bend, z, raw, optimize=True).reshape(fits, k * m, k * m)
+    responses = np.zeros((fits, k * m, k * m))
+    for fit in range(fits):
+        system = curvature[fit]
+        pull = cross[fit]
+        if actor.radius is not None:
+            share = weights[fit] / max(weights[fit].sum(), 1.0)
+            metric = np.kron(np.eye(k), (z[fit] * share[:, None]).T @ z[fit])
+            flat = theta[fit].ravel()
+            normal = metric @ flat
+            if flat @ normal > (1 - 1e-6) * actor.radius:
+                bent = system - float(flat @ gradient[fit]) / actor.radius * metric
+                system = np.block([[bent, -normal[:, None]], [normal[None, :], np.zeros((1, 1))]])
+                pull = np.concatenate([pull, np.zeros((1, k * m))])
+        # A variable that the policy does not see, without a penalty, leaves a row of zeros.
+        free = np.ones(len(system), dtype=bool)
+        free[: k * m] = np.diagonal(curvature[fit]) != 0
+        solution = np.zeros_like(pull)
+        solution[free] = -np.linalg.solve(system[np.ix_(free, free)], pull[free])
+        responses[fit] = solution[: k * m]
+    standard = np.moveaxis(responses, 1, 2).reshape(fits, k * m * k, m)
+    return np.moveaxis(np.asarray(result.scaling.to_raw(standard)).reshape(fits, k * m, k * m), 1, 2)

@@ -23,8 +23,11 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import device, is_torch_namespace
+from numpy.typing import NDArray
 
 from surefoot.numerics.arrays import Array, array_namespace
+
+Floats = NDArray[np.float64]
 
 
 def normal_cdf(values: Array) -> Array:
@@ -82,6 +85,43 @@ def probability_of_largest(mean: Array, covariance: Array) -> Array:
         for start in range(0, max(means.shape[0], 1), block)
     ]
     return xp.reshape(xp.concat(blocks, axis=0), (*mean.shape[:-1], size + 1))
+
+
+def slopes_of_largest(mean: Floats, covariance: Floats) -> Floats:
+    """Derivatives of `probability_of_largest` with respect to the means, (…, d + 1, d).
+
+    Where the mean of b rises, b takes from a ≠ b the density of a tie X_a = X_b times the probability that the other values
+    are lower, given the tie; a variable without variance takes nothing.
+
+    >>> slopes_of_largest(np.zeros(1), np.eye(1)).round(4)
+    array([[-0.3989],
+           [ 0.3989]])
+    """
+    size = mean.shape[-1] + 1
+    values = np.concatenate([np.zeros_like(mean[..., :1]), mean], axis=-1)
+    padded = np.zeros((*mean.shape[:-1], size, size))
+    padded[..., 1:, 1:] = covariance
+    taken = np.zeros_like(padded)
+    for a in range(size):
+        for b in range(a):
+            gap = values[..., a] - values[..., b]
+            variance = padded[..., a, a] + padded[..., b, b] - 2 * padded[..., a, b]
+            known = variance <= 0
+            safe = np.where(known, 1.0, variance)
+            density = np.where(known, 0.0, np.exp(-(gap**2) / (2 * safe)) / np.sqrt(2 * np.pi * safe))
+            others = [c for c in range(size) if c not in (a, b)]
+            if others:
+                # X_c − X_a given X_a = X_b.
+                with_gap = padded[..., a] - padded[..., b]
+                slope = (with_gap[..., others] - with_gap[..., [a]]) / safe[..., None]
+                ahead = values[..., others] - values[..., [a]] - slope * gap[..., None]
+                among = padded[..., others, :][..., others] - padded[..., others, :][..., [a]]
+                among = among - padded[..., [a], :][..., others] + padded[..., a, a][..., None, None]
+                among = among - slope[..., :, None] * slope[..., None, :] * safe[..., None, None]
+                density = density * probability_of_largest(ahead, among)[..., 0]
+            taken[..., a, b] = density
+            taken[..., b, a] = density
+    return np.asarray(np.eye(size) * taken.sum(axis=-1)[..., None] - taken)[..., 1:]
 
 
 def _compare(mean: Array, covariance: Array) -> Array:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.numerics.action_probabilities import CERTAIN, mean_of_logistic, probability_of_largest
+from surefoot.numerics.action_probabilities import CERTAIN, mean_of_logistic, probability_of_largest, slopes_of_largest
 from surefoot.numerics.arrays import Array, array_namespace
 from surefoot.registry import Registry
 
@@ -130,6 +130,11 @@ class DecisionRule(ABC):
         largest = np.einsum("...aj,...j->...a", self.preferences(), features).max(axis=-1)
         return np.asarray((np.sign(largest) + 1) / 2)
 
+    def slopes(self, state: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Derivatives of `probabilities` with respect to what `preferences` give at the state, (*batch, actions,
+        actions − 1); None for a rule that jumps from one action to another."""
+        return None
+
 
 RULES: Registry[type[DecisionRule]] = Registry("decision rule")
 register_rule = RULES.register
@@ -212,6 +217,11 @@ class Boltzmann(DecisionRule):
 
     def preferences(self) -> NDArray[np.float64]:
         return self.coef
+
+    def slopes(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
+        """π_a (1{a = b} − π_b)."""
+        weights = self.probabilities(state)
+        return weights[..., :, None] * (np.eye(self.actions)[:, 1:] - weights[..., None, 1:])
 
     def evaluator(self) -> Evaluator:
         xp = array_namespace(self.coef)
@@ -353,6 +363,17 @@ class _Posterior(DecisionRule):
     def weigh(self, mean: Array, covariance: Array) -> Array:
         """Probabilities (*batch, actions) for effects with these means (*batch, actions − 1) and covariances."""
 
+    @abstractmethod
+    def differentiate(self, mean: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Derivatives of `weigh` with respect to the means, (*batch, actions, actions − 1)."""
+
+    def slopes(self, state: NDArray[np.float64]) -> NDArray[np.float64]:
+        z = np.concatenate([state, np.ones_like(state[..., :1])], axis=-1)
+        others, size = self.mean.shape[-2:]
+        blocks = self.covariance.reshape(*self.batch, others, size, others, size)
+        covariance = np.einsum("...i,...aibj,...j->...ab", z, blocks, z)
+        return self.differentiate((self.mean @ z[..., None])[..., 0], covariance)
+
     def evaluator(self) -> Evaluator:
         xp = array_namespace(self.mean)
         means = _linear(self.mean)
@@ -396,6 +417,9 @@ class PosteriorSampling(_Posterior):
     def weigh(self, mean: Array, covariance: Array) -> Array:
         return probability_of_largest(mean, covariance)
 
+    def differentiate(self, mean: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+        return slopes_of_largest(mean, covariance)
+
     def scalar(self) -> Callable[[Sequence[float]], list[float]]:
         if self.actions > 2:
             return super().scalar()
@@ -438,3 +462,11 @@ class SmoothAllocation(_Posterior):
         deviation = xp.sqrt(xp.maximum(covariance[..., 0, 0], xp.zeros_like(c)))
         send = low + (high - low) * mean_of_logistic(mean[..., 0], deviation, c, b, k)
         return xp.stack([1 - send, send], axis=-1)
+
+    def differentiate(self, mean: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """G has the derivative k b (G − G₊), G₊ with k + 1 in place of k."""
+        low, high, c, b, k = (self.curve[..., i] + 0.0 * mean[..., 0] for i in range(5))
+        deviation = np.sqrt(np.maximum(covariance[..., 0, 0], 0.0))
+        curves = [mean_of_logistic(mean[..., 0], deviation, c, b, exponent) for exponent in (k, k + 1)]
+        slope = (high - low) * k * b * (curves[0] - curves[1])
+        return np.stack([-slope, slope], axis=-1)[..., None]

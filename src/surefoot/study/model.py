@@ -332,6 +332,22 @@ class Study(LogDescription):
         share = np.where(send[:, None] > 0, probabilities[:, 1:] / np.where(send > 0, send, 1)[:, None], 1 / others)
         return np.column_stack([1 - clipped, clipped[:, None] * share])
 
+    def clip_slopes(self, probabilities: NDArray[np.float64], slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Derivatives (n, actions, parameters) of `clip_probabilities`, from those of the probabilities (n, actions)."""
+        import numpy as np
+
+        limits = self.probability_limits
+        send = probabilities[:, 1:].sum(axis=1)[:, None]
+        inside = (send > limits.minimum) & (send < limits.maximum)
+        clipped = np.clip(send, limits.minimum, limits.maximum)
+        safe = np.where(send > 0, send, 1.0)
+        by_send = slopes[:, 1:].sum(axis=1, keepdims=True)
+        share = probabilities[:, 1:] / safe
+        by_share = (slopes[:, 1:] - share[:, :, None] * by_send) / safe[:, :, None]
+        by_clipped = inside[:, :, None] * by_send
+        moved = share[:, :, None] * by_clipped + clipped[:, :, None] * by_share
+        return np.concatenate([-by_clipped, moved], axis=1)
+
     def clip_row(self, probabilities: Sequence[float]) -> list[float]:
         """`clip_probabilities` for one row, quickly."""
         others = probabilities[1:]

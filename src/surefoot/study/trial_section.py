@@ -62,6 +62,8 @@ class EffectsSection(Section):
     """Values of the moderators at which the effect is estimated."""
     day: str | None = None
     """The state variable over which the effect is drawn; `day` where there is one."""
+    errors: Literal["usual", "adaptive"] | None = None
+    """Standard errors that take the trial's policies as given, or those of a replication; by default the valid ones."""
 
 
 class MonitoringSection(Section):

@@ -141,6 +141,13 @@ class TrialUpdates:
         return int(np.isnan(self.spans["outcome"][chosen]).sum())
 
 
+def has_trial_updates(path: str | Location) -> bool:
+    """Whether the files of a trial lie next to its decisions."""
+    files = list_files(path)
+    names = [name_beside(files[0], name, suffix) for name in ("updates", "learned") for suffix in (".parquet", ".csv")]
+    return len(files) == 1 and sum(name.is_file() for name in names) >= 2
+
+
 def read_trial_updates(study: LogDescription, path: str | Location, read: StudyLogs) -> TrialUpdates:
     """What lies next to the decisions of a trial; `read` are these decisions, whose rows the result has."""
     (decisions, *others) = list_files(path)
