@@ -5,7 +5,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -70,11 +70,9 @@ def open_trial(study: Path, url: str | None) -> "Trial":
 
 @contextmanager
 def open_sandbox() -> Iterator[str]:
-    """The URL of a database that is deleted at the end, also when a signal ends the server."""
+    """The URL of a database that is deleted at the end."""
     from surefoot.service.trial.trial import SANDBOX
 
-    # uvicorn stops at SIGTERM and then raises it once more, which would end this process without cleaning up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.environ[SANDBOX] = "1"
     with tempfile.TemporaryDirectory(prefix="surefoot-sandbox-") as folder:
         yield f"sqlite:///{folder}/sandbox.db"
@@ -97,10 +95,19 @@ def serve(
 ) -> None:
     """Run a trial: randomise, record, learn each night."""
     need_service()
-    if sandbox:
-        with open_sandbox() as url:
-            serve(study, url, host, port, workers, log_format, log_level)
-        return
+    # uvicorn stops at SIGTERM and then raises it once more, which would end this process without cleaning up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with tempfile.TemporaryDirectory(prefix="surefoot-metrics-") as folder:
+        # Workers count requests in files there; prometheus-client reads the variable when it is imported.
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        with open_sandbox() if sandbox else nullcontext(database) as url:
+            run_server(study, url, host, port, workers, log_format, log_level)
+
+
+def run_server(
+    study: Path, database: str | None, host: str, port: int, workers: int, log_format: str, log_level: str
+) -> None:
+    """Check the study and its database, then listen until a signal ends it."""
     from surefoot.service.access import create_key
     from surefoot.service.database import clock
     from surefoot.service.database.databases import DEFAULT_URL

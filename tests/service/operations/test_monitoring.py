@@ -20,7 +20,8 @@ from surefoot.service.operations.monitoring import LineFormatter, make_log_setti
 from surefoot.service.trial.trial import open_trial
 from tests.service.dashboard.pages import sign_in, token
 from tests.service.support.client import Client, request
-from tests.service.support.servers import running
+from tests.service.support.servers import running, serving
+from tests.service.support.trials import STUDY
 
 sqlite_only = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 postgresql_only = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
@@ -172,9 +173,29 @@ def test_requests_are_counted_by_route_and_time(client):
     client.decide()
     client.decide(context={"weather": "x" * 1000})
     lines = client.get("/metrics").text.splitlines()
-    found = {line.split(",", 1)[1] for line in lines if line.startswith("surefoot_requests_total{")}
-    assert 'route="/api/v1/decisions",status="200"} 1' in found and 'route="/api/v1/decisions",status="422"} 1' in found
-    assert any(line.startswith("surefoot_request_seconds_bucket") and line.endswith('le="+Inf"} 3') for line in lines)
+    for status in (200, 422):
+        assert f'surefoot_requests_total{{route="/api/v1/decisions",status="{status}"}} 1.0' in lines
+    assert 'surefoot_request_seconds_bucket{le="+Inf"} 3.0' in lines and not any("_created" in line for line in lines)
+
+
+def test_metrics_are_those_of_all_workers(tmp_path, monkeypatch):
+    """Whichever worker answers, it says what all of them counted, also those that were killed."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY)
+    with serving(study, f"sqlite:///{tmp_path}/trial.db", workers=2) as server:
+        sent = 0
+        for _ in range(6):
+            # A connection of its own each time, so that both workers get requests.
+            for _ in range(10):
+                assert server.ask("GET", "/healthz")[0] == 200
+                sent += 1
+            counts = set()
+            for _ in range(6):
+                lines = server.ask("GET", "/metrics")[1].decode().splitlines()
+                counts |= {line for line in lines if 'route="/healthz",status="200"' in line}
+            assert counts == {f'surefoot_requests_total{{route="/healthz",status="200"}} {sent}.0'}
+        assert len(list(tmp_path.glob("surefoot-metrics-*/counter_*.db"))) == 2, "both workers had requests"
 
 
 def test_lines_have_time_level_and_request_id():

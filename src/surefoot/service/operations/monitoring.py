@@ -7,15 +7,14 @@ import json
 import logging
 import os
 import time
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from itertools import accumulate
 from typing import Any
 
 import sqlalchemy as sa
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database, newest_schema_version, schema_version
@@ -57,6 +56,8 @@ def make_log_settings(form: str, level: str) -> dict[str, Any]:
     }
 
 
+WORKER_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that prometheus-client reads when it is imported."""
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper ends in seconds, as Prometheus' histograms have them."""
 FRESH_SECONDS = 5.0
@@ -82,37 +83,52 @@ def _write_metric(name: str, kind: str, words: str, samples: Iterable[tuple[str,
 
 
 class Metrics:
-    """Counts of requests and of the database; of the latter at most every few seconds, because anybody may ask."""
+    """Counts of requests, of all workers together, and of the database; of the latter at most every few seconds, because
+    anybody may ask.
 
-    def __init__(self, trial: Trial) -> None:
+    Where PROMETHEUS_MULTIPROC_DIR names a folder, as `surefoot serve` does, workers count in files there, and any of them
+    answers for all. `study` distinguishes several studies of one server.
+    """
+
+    def __init__(self, trial: Trial, study: str = "") -> None:
         self._trial = trial
+        self._study = study
         self._lines: list[str] = []
         self._until = 0.0
-        # Written by the worker's one event loop only, so that nothing needs a lock.
-        self._answers: Counter[tuple[str, int]] = Counter()
-        self._buckets = [0] * (len(BUCKETS) + 1)
-        self._seconds = 0.0
+        self._registry = CollectorRegistry()
+        labels = ("study", "route", "status")
+        self._answers = Counter("surefoot_requests", "Requests by route and status.", labels, registry=self._registry)
+        self._seconds = Histogram(
+            "surefoot_request_seconds", "How long requests took.", labels[:1], registry=self._registry, buckets=BUCKETS
+        ).labels(study)
+        self._known: dict[tuple[str, int], Counter] = {}
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """One request; `route` is the pattern of the path, so that ids are not counted apart."""
-        self._answers[route, status] += 1
-        self._buckets[bisect_left(BUCKETS, seconds)] += 1
-        self._seconds += seconds
+        counter = self._known.get((route, status))
+        if counter is None:
+            counter = self._known[route, status] = self._answers.labels(self._study, route, status)
+        counter.inc()
+        self._seconds.observe(seconds)
 
     def text(self) -> str:
-        """In Prometheus' text format; the process id distinguishes the counters of several workers."""
+        """In Prometheus' text format."""
         if time.monotonic() >= self._until:
             self._lines = self._read_counts()
             self._until = time.monotonic() + FRESH_SECONDS
-        worker = f'worker="{os.getpid()}"'
-        answers = sorted(self._answers.items())
-        requests = [(f'{{{worker},route="{route}",status="{status}"}}', number) for (route, status), number in answers]
-        ends = zip((*BUCKETS, "+Inf"), accumulate(self._buckets), strict=True)
-        samples: list[tuple[str, object]] = [(f'_bucket{{{worker},le="{end}"}}', number) for end, number in ends]
-        samples += [(f"_sum{{{worker}}}", f"{self._seconds:.6f}"), (f"_count{{{worker}}}", sum(self._buckets))]
-        lines = _write_metric("requests_total", "counter", "Requests by route and status.", requests)
-        lines += _write_metric("request_seconds", "histogram", "How long requests took.", samples)
-        return "\n".join([*self._lines, *lines]) + "\n"
+        return "\n".join(self._lines) + "\n" + generate_latest(self).decode()
+
+    def collect(self) -> Iterator[Metric]:
+        """The counts of requests of this study, for `generate_latest`."""
+        folder = os.environ.get(WORKER_FOLDER)
+        workers = self._registry if folder is None else MultiProcessCollector(None, folder)  # type: ignore[no-untyped-call]
+        for metric in workers.collect():  # type: ignore[no-untyped-call, unused-ignore]
+            metric.samples = [
+                sample._replace(labels={name: label for name, label in sample.labels.items() if name != "study" or label})
+                for sample in metric.samples
+                if sample.labels.get("study") == self._study and not sample.name.endswith("_created")
+            ]
+            yield metric
 
     def _read_counts(self) -> list[str]:
         lines = []
