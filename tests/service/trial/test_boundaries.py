@@ -13,7 +13,7 @@ from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.boundaries import monitor_trial, raise_boundary_alerts
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
-from surefoot.service.updates import updates
+from surefoot.service.updates import schedule, updates
 from surefoot.study import Study
 from tests.service.support.client import CONTEXT
 from tests.service.support.seeded_trial import BEGIN, Clock
@@ -157,8 +157,18 @@ def test_an_update_looks_at_the_boundaries(trial, clock, monkeypatch):
     monkeypatch.setattr(boundaries, "compare_draws", fail)
     with pytest.raises(ZeroDivisionError):
         updates.run_update(trial, updates.begin_update(trial, "test"))
-    assert read_alerts(trial)["update"] == "the boundaries could not be computed after update 2: ZeroDivisionError"
+    assert read_alerts(trial)["update"] == "the boundaries could not be computed: ZeroDivisionError; see the log"
     assert [update["state"] for update in updates.list_updates(trial)] == ["waiting", "waiting"]
+
+
+def test_a_trial_without_nightly_updates_is_looked_at_once_a_day(trial, clock, monkeypatch):
+    monkeypatch.setattr(decisions, "draw_action", lambda uniform, probabilities: 1)
+    run_days(trial, clock, 2)
+    looks = []
+    monkeypatch.setattr(boundaries, "monitor_trial", lambda *given: looks.append(given) or monitor_trial(*given))
+    for hours in (0, 1, 24):
+        schedule.tick(trial, clock.moment + timedelta(hours=hours))
+    assert len(looks) == 2 and "draws" in read_alerts(trial)
 
 
 def test_bounded_outcomes_have_intervals_from_the_start(url, clock):

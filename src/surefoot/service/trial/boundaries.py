@@ -214,7 +214,13 @@ def _read_series(trial: Trial, at: datetime, wait_hours: float) -> _DecisionSeri
 
 def raise_boundary_alerts(trial: Trial, at: datetime) -> None:
     """Alert once for every boundary that is crossed, and for draws that disagree with their probabilities."""
-    report = monitor_trial(trial, at)
+    try:
+        report = monitor_trial(trial, at)
+    except Exception as error:
+        message = f"the boundaries could not be computed: {type(error).__name__}; see the log"
+        with trial.database.transaction() as connection:
+            raise_alert(connection, kind="update", occasion=f"boundaries:{at:%Y-%m-%d}", message=message)
+        raise
     with trial.database.transaction() as connection:
         for boundary in report.boundaries:
             if boundary.crossed_on is not None:

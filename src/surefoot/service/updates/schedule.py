@@ -17,6 +17,7 @@ from surefoot.service.database.ledger import insert_new
 from surefoot.service.database.schema import activations, policies, scheduled, studies
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.trial.alerts import count_alert, raise_alert, raise_periodic_alerts
+from surefoot.service.trial.boundaries import raise_boundary_alerts
 from surefoot.service.trial.participants import finish_scrub
 from surefoot.service.trial.retention import erase_by_schedule
 from surefoot.service.trial.trial import Trial
@@ -76,6 +77,8 @@ def tick(trial: Trial, at: datetime, watch: ClockWatch | None = None) -> int | N
         raise_periodic_alerts(trial, at)
     if trial.settings.keep_days is not None and claim_job(trial, f"keep:{at.astimezone(UTC):%Y-%m-%d}", at):
         erase_by_schedule(trial, at, steady_since)
+    if trial.settings.update_at is None and claim_job(trial, f"boundaries:{at.astimezone(UTC):%Y-%m-%d}", at):
+        raise_boundary_alerts(trial, at)  # where no nightly update does
     finish_scrub(trial.database)
     updates.release_dead_update(trial)
     due = find_last_moment(trial, trial.settings.update_at, at)

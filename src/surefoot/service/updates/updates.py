@@ -158,13 +158,7 @@ def _end_update(
 def run_update(trial: Trial, update_id: int) -> str:
     """Run an update that has begun, then look at the boundaries; its final state."""
     state = _run_fit(trial, update_id)
-    try:
-        raise_boundary_alerts(trial, now())
-    except Exception as error:
-        message = f"the boundaries could not be computed after update {update_id}: {type(error).__name__}"
-        with trial.database.transaction() as connection:
-            raise_alert(connection, kind="update", occasion=f"boundaries:{update_id}", message=message)
-        raise
+    raise_boundary_alerts(trial, now())
     return state
 
 
