@@ -178,8 +178,11 @@ def _policy_problem(settings: TrialSection, live: LivePolicy, at: datetime) -> s
 
 
 def is_stale(settings: TrialSection, age: timedelta) -> bool:
-    """Whether a policy that went live so long ago may no longer decide."""
-    return age > timedelta(days=settings.policy_days)
+    """Whether a policy that went live so long ago may no longer decide.
+
+    One that a clock ahead of time activated in the future would otherwise stay fresh until then.
+    """
+    return not -DAY <= age <= timedelta(days=settings.policy_days)
 
 
 def policy_probabilities(

@@ -61,9 +61,24 @@ def test_a_clock_that_is_slewed_or_looked_at_late_was_not_set(monkeypatch):
     assert not machine.watch.is_settled
 
 
-def test_a_simulation_may_set_its_clock(monkeypatch, tmp_path):
+def test_a_clock_that_is_set_right_again_is_believed_at_once(monkeypatch):
+    monkeypatch.delenv(clock.VARIABLE, raising=False)
+    machine = Machine()
+    machine.look()
+    machine.look(set_by=400 * DAY)
+    machine.look(20.0)
+    assert not machine.watch.is_settled
+    machine.look(set_by=-400 * DAY)
+    assert machine.watch.is_settled
+    machine.look(set_by=DAY)
+    assert not machine.watch.is_settled
+
+
+def test_a_simulation_may_move_its_clock_in_steps(monkeypatch, tmp_path):
     machine = Machine()
     file = tmp_path / "clock.txt"
     file.write_text("2026-03-01T09:30:00+01:00\n")
     monkeypatch.setenv(clock.VARIABLE, str(file))
-    assert machine.look() == machine.look(set_by=400 * DAY) == timedelta() and machine.watch.is_settled
+    assert [machine.look(set_by=step) for step in (0, DAY, 0, DAY)] == [timedelta()] * 4 and machine.watch.is_settled
+    assert machine.look(set_by=400 * DAY) and not machine.watch.is_settled
+    assert machine.look(set_by=-400 * DAY) and machine.watch.is_settled

@@ -130,6 +130,17 @@ def test_nothing_is_done_by_a_clock_that_was_just_set(nightly, started, monkeypa
     assert len(jumps) == 2 and "jumped by +9,600.0 hours" in jumps[0] and "jumped by -9,600.0 hours" in jumps[1]
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_nights_that_the_machine_slept_through_are_named_when_its_clock_has_settled(nightly, started, monkeypatch):
+    monkeypatch.delenv(VARIABLE)
+    steady = [0.0]
+    watch = ClockWatch(lambda: steady[0])
+    for seconds in (0, 15, 3 * 86_400, 15, 300):
+        steady[0] += seconds
+        schedule.tick(nightly, BEGIN + timedelta(seconds=steady[0]), watch)
+    assert started == ["2026-03-05"] and "2 nights (2026-03-03, 2026-03-04)" in list_alerts(nightly, "update")[0]
+
+
 def test_all_nights_that_the_service_slept_through_are_named_and_the_last_is_made_up(nightly, started):
     schedule.tick(nightly, BEGIN)
     back = BEGIN + timedelta(days=3)

@@ -80,14 +80,15 @@ def test_with_partial_pooling_a_new_participant_has_a_policy_from_the_first_day(
     trial.close()
 
 
-def test_missing_context_and_stale_policies_fall_back(trial, monkeypatch):
+@pytest.mark.parametrize("days", [15, -30], ids=["old", "activated by a clock that was ahead"])
+def test_missing_context_and_stale_policies_fall_back(trial, monkeypatch, days):
     from surefoot.service.trial import decisions as deciding
 
     fill(trial, people=1, points=40)
     update(trial)
     assert answer(trial, context={"weather": 0.1})["reasons"] == ["missing: engagement", "missing: place"]
     real = deciding.now
-    monkeypatch.setattr(deciding, "now", lambda: real() + timedelta(days=15))
+    monkeypatch.setattr(deciding, "now", lambda: real() + timedelta(days=days))
     stale = answer(trial, index=1001)
     assert stale["source"] == "fallback" and stale["reasons"][0].startswith("stale policy")
     assert replay(trial.database).differences == []

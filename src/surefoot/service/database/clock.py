@@ -20,6 +20,8 @@ VARIABLE = "SUREFOOT_SIMULATED_CLOCK"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 JUMP = timedelta(minutes=2)
 """A clock that differs by more from the time that has passed was set."""
+SIMULATED_STEP = timedelta(days=2)
+"""The same for a simulated clock, which moves in steps."""
 SLEPT = timedelta(hours=1)
 """A process that looks every few seconds and sees this much time pass was asleep, or both its clocks were set."""
 SETTLE_SECONDS = 300.0
@@ -53,27 +55,35 @@ class ClockWatch:
     def __init__(self, read_steady_seconds: Callable[[], float] | None = None) -> None:
         self._read = read_steady_seconds or _read_steady_seconds
         self._before: tuple[datetime, float] | None = None
-        self._jumped_at: float | None = None
+        self._jumped_at = 0.0
+        self._ahead = timedelta()
+        """How far the clock is from where it would be without its jumps, until it has settled."""
 
     def find_jump(self, at: datetime) -> timedelta:
-        """How far the clock was set since the last look; zero for a clock that ran on, and for a simulated one."""
-        if read_simulated_time() is not None:
-            return timedelta()
+        """How far the clock was set since the last look; zero for a clock that ran on."""
         steady = self._read()
+        if self.is_settled:
+            self._ahead = timedelta()
         moment, seconds = self._before or (at, steady)
         self._before = (at, steady)
         passed = timedelta(seconds=steady - seconds)
         jump = at - moment - passed
-        if abs(jump) <= JUMP:
+        if abs(jump) <= _find_tolerance():
             jump = passed if passed > SLEPT else timedelta()
         if jump:
             self._jumped_at = steady
+            self._ahead += jump
         return jump
 
     @property
     def is_settled(self) -> bool:
-        """Whether the clock has run steadily for a while."""
-        return self._jumped_at is None or self._read() - self._jumped_at >= SETTLE_SECONDS
+        """Whether the clock is where it was before its jumps, or has run steadily for a while since."""
+        return abs(self._ahead) <= _find_tolerance() or self._read() - self._jumped_at >= SETTLE_SECONDS
+
+
+def _find_tolerance() -> timedelta:
+    """A simulation moves its clock in steps."""
+    return JUMP if read_simulated_time() is None else SIMULATED_STEP
 
 
 def _read_steady_seconds() -> float:

@@ -103,20 +103,23 @@ def tick(trial: Trial, at: datetime, watch: ClockWatch | None = None) -> int | N
 def _check_clock(trial: Trial, at: datetime, watch: ClockWatch | None) -> tuple[datetime | None, datetime]:
     """When the schedule last looked (None: never), and since when its clock has run without a jump or a long break."""
     jump = timedelta() if watch is None else watch.find_jump(at)
+    is_settled = watch is None or watch.is_settled
     remembered = sa.select(scheduled.c.job, scheduled.c.taken_at).where(scheduled.c.job.in_((LOOKED, STEADY)))
     with trial.database.autocommit() as connection:
         moments = {row.job: row.taken_at for row in connection.execute(remembered)}
     looked_at = moments.get(LOOKED)
     steady_since = moments.get(STEADY, at)
-    message = None if looked_at is None else _describe_jump(jump, looked_at, at)
-    if looked_at is not None and message is None and timedelta() <= at - looked_at < LOOK_EVERY:
+    message = _describe_jump(jump, looked_at or at, at) if jump or is_settled else None
+    is_recent = looked_at is not None and timedelta() <= at - looked_at < LOOK_EVERY
+    if message is None and (is_recent or not is_settled):
         return looked_at, steady_since
     with trial.database.transaction() as connection:
         if message is not None:
             steady_since = at
             count_alert(connection, kind="clock", message=message, at=at)
             connection.execute(sa.delete(scheduled).where(scheduled.c.taken_at > at + AHEAD))
-        for job, moment in ((LOOKED, at), (STEADY, steady_since)):
+        # A look by a clock that is not believed does not count: nights since the one before it may have been missed.
+        for job, moment in ((STEADY, steady_since), (LOOKED, at))[: 1 + is_settled]:
             changed = connection.execute(sa.update(scheduled).where(scheduled.c.job == job).values(taken_at=moment))
             if not changed.rowcount:
                 connection.execute(insert_new(connection, scheduled), {"job": job, "taken_at": moment})
