@@ -36,7 +36,7 @@ PER_DAY = 5
 AVAILABLE = 0.9
 METHODS = ("ts",)
 TRUTH_TRIALS = 400
-CONTRASTS = ("never − coin", "always − never", "`ts` − coin")
+CONTRASTS = ("never - coin", "always - never", "ts - coin")
 PLAN = """
 trials = 20
 block = 20
@@ -306,48 +306,60 @@ def find_best(truth):
     return "ts" if gain["value"] - 2 * gain["error"] > max(0.0, truth["gains"]["never"]["value"]) else None
 
 
-def summarise(rows, truth):
-    """Bias and coverage of the contrasts, type I error, and recommendations of one cell."""
-    summary = {}
-    for name in ("never - coin", "always - never", "ts - coin"):
+def judge(row, truths):
+    """One pilot against its world: for every contrast the error and whether the interval holds the truth; the rest of it."""
+    truth = truths[row["world"]]
+    judged = {"people": row["people"], "cell": (row["world"], row["dirty"], row["people"])}
+    for name in CONTRASTS:
         true = truth["gains"]["ts"]["value"] if name == "ts - coin" else truth[name]["value"]
-        value, low, high = np.array([row["contrasts"][name] for row in rows]).T
-        error = value.std(ddof=1) / np.sqrt(len(value)) if len(value) > 1 else np.nan
-        summary[name] = (
-            f"{true:.3f} | {value.mean() - true:+.3f} ({error:.3f}) | {np.mean((low <= true) & (true <= high)):.0%}"
-        )
+        value, low, high = row["contrasts"][name]
+        judged[name] = (true, value - true, low <= true <= high)
     best = find_best(truth)
-    right = np.mean([row["recommended"] == best for row in rows])
-    wrong = np.mean([row["recommended"] not in (best, None) for row in rows])
-    type_one = np.mean([row["type I error"]["coin"] for row in rows])
-    return [*summary.values(), f"{type_one:.1%}", f"{right:.0%}", f"{wrong:.0%}"]
+    judged["type I error"] = row["type I error"]["coin"]
+    judged["right"] = row["recommended"] == best
+    judged["wrong"] = row["recommended"] not in (best, None)
+    return judged
+
+
+def count_share(rows, name):
+    return f"{np.mean([row[name] for row in rows]):.1%}"
 
 
 def write_table(options):
     truths = json.loads(TRUTH.read_text())
-    results = read_results()
-    head = "| people | pilots | " + " | ".join(f"{name}: truth | bias (error) | coverage" for name in CONTRASTS)
+    rows = [judge(row, truths) for row in read_results()]
+    shares = ("type I error", "right", "wrong")
     lines = [
         "# Rehearsals against the truth",
         "",
-        "`python -m benchmarks.rehearsal_truth truth`, `run` and `table`; the script describes the worlds. Bias is the",
-        "mean over pilots less the truth, with its standard error; coverage is of the 95 % intervals. Type I error is of",
-        "the rehearsed primary analysis where prompts do nothing. Right: the recommendation is the candidate that is truly",
+        "`python -m benchmarks.rehearsal_truth truth`, `run` and `table`; the script describes the worlds. Coverage is of",
+        "the 95 % intervals, bias the mean over pilots less the truth, with its standard error. Type I error is of the",
+        "rehearsed primary analysis where prompts do nothing. Right: the recommendation is the candidate that is truly",
         "better than a coin and never, or none where there is none. Wrong: it is a candidate that is not.",
+        "",
+        "## All worlds",
+        "",
+        f"| people | pilots | {' | '.join(f'coverage of {name}' for name in CONTRASTS)} | {' | '.join(shares)} |",
+        "|" + "---:|" * 8,
     ]
-    for name in WORLDS:
-        for dirty in (False, True):
-            lines += [
-                "",
-                f"## {name.capitalize()}, {'dirty' if dirty else 'clean'}",
-                "",
-                f"{head} | type I error | right | wrong |",
-            ]
-            lines.append("|" + "---:|" * (head.count("|") + 3))
-            for people in PEOPLE:
-                rows = [row for row in results if (row["world"], row["dirty"], row["people"]) == (name, dirty, people)]
-                if rows:
-                    lines.append(f"| {people} | {len(rows)} | {' | '.join(summarise(rows, truths[name]))} |")
+    for people in PEOPLE:
+        chosen = [row for row in rows if row["people"] == people]
+        if chosen:
+            covered = [f"{np.mean([row[name][2] for row in chosen]):.0%}" for name in CONTRASTS]
+            cells = [people, len(chosen), *covered, *(count_share(chosen, name) for name in shares)]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    heads = [f"{name}: truth | bias (error) | coverage" for name in CONTRASTS]
+    lines += ["", "## Every world", "", f"| world | data | people | pilots | {' | '.join((*heads, *shares))} |"]
+    lines.append("|---|---|" + "---:|" * 14)
+    for cell in sorted({row["cell"] for row in rows}, key=lambda cell: (list(WORLDS).index(cell[0]), *cell[1:])):
+        chosen = [row for row in rows if row["cell"] == cell]
+        cells = [cell[0], "dirty" if cell[1] else "clean", cell[2], len(chosen)]
+        for name in CONTRASTS:
+            true, errors, covered = zip(*(row[name] for row in chosen), strict=True)
+            spread = f" ({np.std(errors, ddof=1) / np.sqrt(len(errors)):.3f})" if len(errors) > 1 else ""
+            cells += [f"{true[0]:.3f}", f"{np.mean(errors):+.3f}{spread}", f"{np.mean(covered):.0%}"]
+        cells += [count_share(chosen, name) for name in shares]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     TABLE.write_text("\n".join(lines) + "\n")
     print(TABLE.read_text())
 

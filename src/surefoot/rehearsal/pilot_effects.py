@@ -83,18 +83,16 @@ def weigh_slab(estimate: float, variance: float, prior: float) -> tuple[float, f
 
 @dataclass(frozen=True, eq=False)
 class OutcomeEffects:
-    """Effects on one part of the outcome, (models, …): `now` θ, `moderators` κ, `states` γ, and for every memory `doses` η
-    and `tiring` λ. γ and η are those without a prompt.
+    """Effects on one part of the outcome, (models, …): `now` θ; for all state columns, then the doses of all memories,
+    `moderation` (κ, λ) and `lasting` (γ, η), the effect without a prompt.
 
     `deviation` is everybody's shrunken deviation from θ with its standard deviation, (people,); `fitted` and `residual` are
     those of the pilot, (people, decision points).
     """
 
     now: Floats
-    moderators: Floats
-    states: Floats
-    doses: Floats
-    tiring: Floats
+    moderation: Floats
+    lasting: Floats
     deviation: Floats
     deviation_error: Floats
     fitted: Floats
@@ -135,12 +133,9 @@ class PilotEffects:
     @property
     def later(self) -> Interval:
         """The effect of all earlier prompts, as often as in the pilot, on the mean reward."""
-        lasting = self.response / (1 - self.carried) * self.rate
-        effects = [
-            (lasting * (part.states + self.rate * part.moderators)).sum(axis=1)
-            + (part.doses + self.rate * part.tiring) @ self.doses
-            for part in self.parts
-        ]
+        moved = self.response / (1 - self.carried) * self.rate
+        exposure = np.column_stack([moved, np.broadcast_to(self.doses, (len(moved), len(self.doses)))])
+        effects = [(exposure * (part.lasting + self.rate * part.moderation)).sum(axis=1) for part in self.parts]
         return self._interval(np.sum([unit * effect for unit, effect in zip(self.scale, effects, strict=True)], axis=0))
 
     @property
@@ -233,26 +228,25 @@ def _fit_part(
         y = np.clip(y, low - FAR_OUT * (high - low), high + FAR_OUT * (high - low))
     filled = [fill_with_means(column) for column in scores]
     centred = data.centred
-    doses = add_doses(data.sent, MEMORIES)
+    unusual = add_doses(data.sent, MEMORIES) - usual[:, None, None]
     groups = {
         "now": [centred],
-        "moderators": [centred * column for column in filled],
-        "tiring": [centred * (dose - mean) for dose, mean in zip(doses, usual, strict=True)],
-        "states": filled,
-        "doses": list(add_doses(centred, MEMORIES)),
+        "moderation": [centred * column for column in (*filled, *unusual)],
+        "lasting": [*filled, *add_doses(centred, MEMORIES)],
         "controls": [*data.clock, data.available.astype(np.float64)],
     }
     # In units of the noise; the priors of doses are those of the effect of the usual dose of each memory.
-    penalties = {
-        "now": [0.0],
-        "moderators": [1 / MODERATOR_PRIOR**2] * len(filled),
-        "tiring": (usual / TIRING_PRIOR) ** 2,
-        "states": [STATE_ROWS] * len(filled),
-        "doses": (usual / DOSE_PRIOR) ** 2,
-        "controls": [1e-2] * len(groups["controls"]),
-    }
+    penalty = np.concatenate(
+        [
+            [0.0],
+            [1 / MODERATOR_PRIOR**2] * len(filled),
+            (usual / TIRING_PRIOR) ** 2,
+            [STATE_ROWS] * len(filled),
+            (usual / DOSE_PRIOR) ** 2,
+            [1e-2] * len(groups["controls"]),
+        ]
+    )
     x = np.stack([column for columns in groups.values() for column in columns], axis=-1)
-    penalty = np.concatenate([penalties[name] for name in groups])
     regression = WithinRegression.of_rows(list(np.moveaxis(x, -1, 0)), y, weight)
     estimate = regression.solve(counts[:1], penalty)
     linear = x @ estimate[0]
@@ -268,10 +262,8 @@ def _fit_part(
     mean = float(data.probability[weight > 0].mean())
     return OutcomeEffects(
         now=effects["now"][:, 0],
-        moderators=effects["moderators"],
-        states=effects["states"] - mean * effects["moderators"],
-        doses=effects["doses"] - mean * effects["tiring"],
-        tiring=effects["tiring"],
+        moderation=effects["moderation"],
+        lasting=effects["lasting"] - mean * effects["moderation"],
         deviation=deviation,
         deviation_error=deviation_error,
         fitted=fitted,

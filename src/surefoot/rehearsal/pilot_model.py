@@ -149,34 +149,33 @@ class PilotModel(Simulator):
         rows = list(self.draws)
         self._carried = self.effects.carried[rows]
         self._response = self.effects.response[rows]
-        dose = [part.doses[rows] for part in self.effects.parts]
-        self._tiring = [part.tiring[rows] for part in self.effects.parts]
+        self._moderation = [part.moderation[rows] for part in self.effects.parts]
+        self._lasting = [part.lasting[rows] for part in self.effects.parts]
+        first_dose = len(self.columns)
         carry_over = self.environment.carry_over
         if carry_over == "none":
             self._response = np.zeros_like(self._response)
-            dose = [np.zeros_like(eta) for eta in dose]
-            self._tiring = dose
+            for coefficients in (*self._moderation, *self._lasting):
+                coefficients[:, first_dose:] = 0.0
         elif carry_over != "estimate":
             later = self.effects.later
             missing = (later.low if carry_over == "low" else later.high) - later.value
-            memory = int(np.argmax(np.abs(self.effects.parts[0].doses[0] * self.effects.doses)))
-            dose[0] = dose[0].copy()
-            dose[0][:, memory] += missing / self.effects.scale[0] / self.effects.doses[memory]
-        self._dose = dose
+            memory = int(np.argmax(np.abs(self._lasting[0][0, first_dose:] * self.effects.doses)))
+            self._lasting[0][:, first_dose + memory] += missing / self.effects.scale[0] / self.effects.doses[memory]
         sent = self.people.sent
         moved = np.zeros((len(rows), *self.scores.shape))
         for t in range(1, sent.shape[1]):
             before = self._carried[..., None] * moved[..., t - 1]
             moved[..., t] = before + self._response[..., None] * sent[:, t - 1]
         self._scores = self.scores - moved
-        predictors = self._list_predictors(np.broadcast_to(self.scores, moved.shape).swapaxes(0, 1))
         doses = add_doses(sent, pilot_effects.MEMORIES)
+        predictors = self._list_predictors(self.scores, doses)
+        exposure = np.concatenate([moved, np.broadcast_to(doses, (len(rows), *doses.shape))], axis=1)
         self._levels = []
-        for part, eta, tiring, level in zip(self.effects.parts, dose, self._tiring, self.levels, strict=True):
+        for number, (part, level) in enumerate(zip(self.effects.parts, self.levels, strict=True)):
             now = part.now[rows][:, None, None] + part.deviation[:, None]
-            now = now + np.einsum("rk,krpt->rpt", part.moderators[rows], predictors)
-            now = now + np.einsum("rg,gpt->rpt", tiring, doses - self.effects.doses[:, None, None])
-            later = np.einsum("rk,rkpt->rpt", part.states[rows], moved) + np.einsum("rg,gpt->rpt", eta, doses)
+            now = now + np.einsum("rk,kpt->rpt", self._moderation[number], predictors)
+            later = np.einsum("rk,rkpt->rpt", self._lasting[number], exposure)
             self._levels.append(level - sent * now - later)
 
     def __repr__(self) -> str:
@@ -265,9 +264,10 @@ class PilotModel(Simulator):
         """Everybody's coefficients (k, *lanes), from those of the models that are used (models, k)."""
         return np.moveaxis(coefficients[np.broadcast_to(self.model, lanes.shape)], -1, 0)
 
-    def _list_predictors(self, scores: Floats) -> Floats:
+    def _list_predictors(self, scores: Floats, doses: Floats) -> Floats:
+        """What the effect of a prompt depends on: state columns, and doses less their means in the pilot."""
         columns = [column.to_predictor(values) for column, values in zip(self.columns, scores, strict=True)]
-        return np.stack(columns) if columns else np.zeros((0, *scores.shape[1:]))
+        return np.stack([*columns, *(dose - usual for dose, usual in zip(doses, self.effects.doses, strict=True))])
 
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         sent = (np.asarray(action) > 0).astype(np.float64)
@@ -301,20 +301,17 @@ class PilotModel(Simulator):
             cost = environment.burden.baseline * burden
         effects = self.effects
         if environment.pilot:
-            predictors = self._list_predictors(self._look_up_scores(state))
             # Nothing is known about doses above those of the pilot.
             felt = np.minimum(doses, effects.most.reshape(-1, *[1] * sent.ndim))
-            unusual = felt - effects.doses.reshape(-1, *[1] * sent.ndim)
+            predictors = self._list_predictors(self._look_up_scores(state), felt)
+            exposure = np.concatenate([moved, felt])
         levels = []
         for number, part in enumerate(effects.parts):
             level = self._levels[number][self.model, self.person, rows]
             if environment.pilot:
-                rows_used = list(self.draws)
-                now = part.now[rows_used][self.model] + self.deviation[number]
-                now = now + (self._of_lanes(part.moderators[rows_used], sent) * predictors).sum(axis=0)
-                now = now + (self._of_lanes(self._tiring[number], sent) * unusual).sum(axis=0)
-                later = (self._of_lanes(part.states[rows_used], sent) * moved).sum(axis=0)
-                later = later + (self._of_lanes(self._dose[number], sent) * felt).sum(axis=0)
+                now = part.now[list(self.draws)][self.model] + self.deviation[number]
+                now = now + (self._of_lanes(self._moderation[number], sent) * predictors).sum(axis=0)
+                later = (self._of_lanes(self._lasting[number], sent) * exposure).sum(axis=0)
             else:
                 now = (environment.effect or 0.0) * effects.spread / effects.scale[number] / len(effects.parts)
                 later = 0.0

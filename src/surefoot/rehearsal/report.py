@@ -160,7 +160,7 @@ class Rehearsal(ShownResult):
         if self.checks is not None:
             console.print(f"The model of the pilot: {self.checks.verdict}")
             for difference in self.checks.differences:
-                console.print(f"  look: {difference}", markup=False)
+                console.print(f"  {difference}", markup=False)
         for recommendation, answers in zip(self.by_environment, self.answers.values(), strict=True):
             console.print(f"\n{recommendation.environment}", markup=False, style="bold")
             rows = tabulate(answers)

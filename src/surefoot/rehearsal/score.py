@@ -140,7 +140,8 @@ def score_rehearsal(
     numbers = []
     for measure, (words, value) in happened.items():
         predicted = answer[measure]
-        interval = t_interval(predicted["value"], predicted["spread_of_trials"], answer["trials"] - 1)
+        spread = predicted["spread_of_trials"] * np.sqrt(1 + 1 / answer["trials"])
+        interval = t_interval(predicted["value"], spread, answer["trials"] - 1)
         verdict = "lower" if value < interval.low else "higher" if value > interval.high else "as rehearsed"
         numbers.append(ScoredNumber(words, interval.value, interval.low, interval.high, value, verdict))
     return RehearsalScore(answer["environment"], name, tuple(numbers))
