@@ -56,7 +56,7 @@ def weigh(used, removed):
 
 def test_all_checks_in_order_with_their_numbers():
     found = check(make_policies([np.log(3.0)]))
-    assert list(found) == ["finite", "removed", "values by action", "limits", "send rate"]
+    assert list(found) == ["finite", "removed", "values by action", "limits", "send rate", "change"]
     assert all(one.passed for one in found.values())
     assert (found["finite"].measured, found["finite"].allowed) == (None, None)
     assert (found["removed"].measured, found["removed"].allowed) == (0.2, 0.5)
@@ -145,12 +145,12 @@ def make_rows(*rows):
 def test_the_coefficient_that_moved_most_in_its_larger_standard_error():
     old = make_rows(("send", "dose", 1.0, 1.0), ("send", "home", 0.0, 1.0), ("call", "dose", 9.0, 1.0))
     new = make_rows(("send", "dose", 4.0, 2.0), ("send", "home", -1.25, 1.0), ("send", "new", 99.0, 0.5))
-    found = check_coefficients(new, old, 1.5)
+    found = check_coefficients(new, old, 1.5, is_live=True)
     assert (found.check, found.passed, found.allowed) == ("coefficients", True, 1.5)
     assert found.measured == pytest.approx(1.5), "3 in 2, where the other moved by 1.25 in 1"
     assert found.message == "moved most, in standard errors: send: dose from 1 to 4"
-    assert not check_coefficients(new, old, 1.49).passed
-    assert check_coefficients(old, new, 2.0).measured == pytest.approx(1.5)
+    assert not check_coefficients(new, old, 1.49, is_live=True).passed
+    assert check_coefficients(old, new, 2.0, is_live=True).measured == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,15 @@ def test_the_coefficient_that_moved_most_in_its_larger_standard_error():
     ],
 )
 def test_without_two_coefficients_to_compare_there_is_nothing_to_refuse(new, old):
-    found = check_coefficients(new, old, 0.0)
+    found = check_coefficients(new, old, 0.0, is_live=True)
     assert (found.check, found.passed, found.measured, found.allowed) == ("coefficients", True, None, 0.0)
+    assert found.message == "no coefficients with standard errors to compare; what the policy does is compared"
+    assert check_coefficients(new, old, 0.0, is_live=False).message == "no policy is live yet"
 
 
 def test_one_known_standard_error_is_enough():
-    found = check_coefficients(make_rows(("send", "dose", 4.0, 1.0)), make_rows(("send", "dose", 1.0, None)), 2.0)
+    old = make_rows(("send", "dose", 1.0, None))
+    found = check_coefficients(make_rows(("send", "dose", 4.0, 1.0)), old, 2.0, is_live=True)
     assert (found.passed, found.measured) == (False, pytest.approx(3.0))
 
 

@@ -236,6 +236,7 @@ class _Trials:
         self._policies: list[Policies | None] = [None for _ in seeds]
         self._since = [timedelta(0) for _ in seeds]
         self._coefficients: list[list[dict[str, Any]]] = [[] for _ in seeds]
+        self._learned_from: list[list[str] | None] = [None for _ in seeds]
         self._covered = np.zeros(lanes, dtype=bool)
         self._rules: list[tuple[list[int], DecisionRule]] = []
 
@@ -343,9 +344,8 @@ class _Trials:
             return f"decision point {logs.time[row]} of participant {logs.participants[logs.participant_index[row]]}"
 
         try:
-            proposal = propose_policy(
-                self._update_study, measured, self._policies[trial], self._coefficients[trial], label=label
-            )
+            live = (self._policies[trial], self._coefficients[trial], self._learned_from[trial])
+            proposal = propose_policy(self._update_study, measured, *live, label=label)
         except InputError as error:
             return UpdateRecord(day, "failed", (), str(error))
         known = self._list_present(trial)
@@ -354,6 +354,8 @@ class _Trials:
             self._live[trial] = len(self._updates[trial]) + 1
             self._policies[trial] = proposal.policies
             self._coefficients[trial] = proposal.coefficients
+            logs = proposal.logs.logs
+            self._learned_from[trial] = np.unique(logs.participant[logs.usable]).tolist()
             self._since[trial] = timedelta(days=day, hours=UPDATE_HOUR)
             self._covered[trial] = proposal.policies.covers(np.array(self._ids))
         refused = tuple(finding.check for finding in proposal.findings if not finding.passed)
@@ -426,10 +428,11 @@ def _check_design(study: Study, design: TrialDesign) -> None:
     if isinstance(study.days, int) and study.days != design.per_day:
         raise InputError(f"per_day is {design.per_day}, but the study's trial.day_boundary is {study.days}; make them equal")
     gap = design.clock_time(0, 1) - design.clock_time(0, 0) if design.per_day > 1 else timedelta(days=1)
-    if gap < timedelta(minutes=settings.decision_gap_minutes):
+    minutes = settings.decision_gap / timedelta(minutes=1)
+    if gap < settings.decision_gap:
         raise InputError(
             f"per_day is {design.per_day}: decision points {gap / timedelta(minutes=1):g} minutes apart, which the study "
-            f"refuses (trial.decision_gap_minutes is {settings.decision_gap_minutes:g}); take fewer a day"
+            f"refuses (trial.decision_gap_minutes is {minutes:g}); take fewer a day"
         )
     following = [name for name, state in study.derived_states.items() if state.follows_outcomes]
     if following and design.outcome_delay:

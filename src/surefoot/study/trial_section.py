@@ -99,6 +99,15 @@ class GuardRails(Section):
     """Largest share of the decision points used that the robust critic may have removed."""
     max_send_rate_change: Probability = 0.3
     """Largest change of the mean probability of sending anything, over the logged states."""
+    state_change: Probability = 0.5
+    """A logged state counts as changed if the probability of an action moves by more than this."""
+    max_changed_states: Probability = 0.7
+    """Largest share of the logged states that may change from the live policy to the next."""
+    max_person_change: Probability = 0.7
+    """Largest mean change of the probabilities in any participant from the live policy to the next."""
+    max_newcomer_change: Probability = 0.2
+    """Largest mean change of the probabilities of the others that participants may make from whom the live policy has not
+    learned."""
     max_coefficient_change: Annotated[float, Field(gt=0)] = 6
     """Largest change of a policy coefficient from one version to the next, in standard errors."""
     max_influence: Probability = 0.3
@@ -258,8 +267,9 @@ class TrialSection(Section):
     """Hours after its decision point in which an outcome counts; a later one is recorded as late."""
     activation: Literal["automatic", "manual"] = "automatic"
     """Whether an update that passed the guard rails is put to use without a person."""
-    decision_gap_minutes: NotNegative = 0
-    """Decision points of a participant that follow sooner are refused; 0: the study has no such rule."""
+    decision_gap_minutes: NotNegative | None = None
+    """Decision points of a participant that follow sooner are refused. By default a tenth of the time between two decision
+    points where `day_boundary` is the number a day, else one minute; 0: only equal timestamps are refused."""
     learn_from_withdrawn: bool = False
     """Whether the data of a participant before withdrawing still count in later updates."""
     keep_days: Hours | None = None
@@ -291,6 +301,18 @@ class TrialSection(Section):
     @property
     def zone(self) -> ZoneInfo:
         return ZoneInfo(self.time_zone)
+
+    @property
+    def decision_gap(self) -> timedelta:
+        """The least time between two decision points of a participant.
+
+        >>> TrialSection(day_boundary=5).decision_gap, TrialSection(decision_gap_minutes=60).decision_gap
+        (datetime.timedelta(seconds=1728), datetime.timedelta(seconds=3600))
+        """
+        if self.decision_gap_minutes is not None:
+            return timedelta(minutes=self.decision_gap_minutes)
+        a_day = self.day_boundary
+        return timedelta(days=1) / (10 * a_day) if isinstance(a_day, int) else timedelta(minutes=1)
 
     @property
     def day_begins(self) -> time:

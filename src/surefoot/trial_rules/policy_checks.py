@@ -6,7 +6,7 @@ only of what may come near the limit.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from surefoot.log_checks.outcomes_by_action import PILE_UNSAFE, PILES_NAME, chec
 from surefoot.policies.features import policy_features
 from surefoot.policies.policies import Policies
 from surefoot.study import Study, StudyLogs, TrialSection
+from surefoot.study.trial_section import GuardRails
 from surefoot.trial_rules.choices import fixed_probabilities
 
 Floats = NDArray[np.float64]
@@ -105,7 +106,7 @@ def find_influences(
     return [
         Influence(name, float(estimate), refitted=False)
         if estimate <= near
-        else Influence(name, compare_policies(study, logs, policies, _refit(study, data[others])))
+        else Influence(name, compare_policies(study, data, policies, _refit(study, data[others])))
         for name, estimate, others in candidates
     ]
 
@@ -188,28 +189,31 @@ def _find_personal_influences(
     return influences
 
 
-def compare_policies(study: Study, logs: StudyLogs, policies: Policies, without: Policies | None) -> float:
-    """The mean change of the probabilities; with a policy for each participant, of the one who changes most.
+def compare_policies(study: Study, data: Trajectories, policies: Policies, without: Policies | None) -> float:
+    """The mean change of the probabilities; with a policy for each participant, of the one who changes most."""
+    moved, index = _measure_moves(study, data, policies, without)
+    if policies.participants is None or not len(moved):
+        return float(moved.mean()) if len(moved) else 0.0
+    return float((np.bincount(index, moved) / np.maximum(np.bincount(index), 1)).max())
+
+
+def _measure_moves(
+    study: Study, data: Trajectories, policies: Policies, without: Policies | None
+) -> tuple[Floats, NDArray[np.int64]]:
+    """The largest change of a probability at every logged state that both policies cover, and whose state it is.
 
     Without any policy (None) the warm-up decides.
     """
-    data = logs.logs
     chosen = data.available & ~np.isnan(data.state).any(axis=1) & policies.covers(data.participant)
     if without is not None:
         chosen &= without.covers(data.participant)  # Somebody new may not have a policy yet.
-    if not chosen.any():
-        return 0.0
     people = data.participant[chosen]
     states = data.state[chosen]
     before = study.clip_probabilities(policies.probabilities(people, states))
     after = _decide_in_warm_up(study)
     if without is not None:
         after = study.clip_probabilities(without.probabilities(people, states))
-    moved = np.abs(before - after).max(axis=1)
-    if policies.participants is None:
-        return float(moved.mean())
-    index = data.participant_index[chosen]
-    return float((np.bincount(index, moved) / np.maximum(np.bincount(index), 1)).max())
+    return np.abs(before - after).max(axis=1), data.participant_index[chosen]
 
 
 ROUNDING = 1e-9
@@ -262,21 +266,69 @@ def check_policy(study: Study, logs: StudyLogs, weights: Floats, new: Policies, 
     chosen = data.available & ~np.isnan(data.state).any(axis=1) & new.covers(data.participant)
     people = data.participant[chosen]
     states = data.state[chosen]
-    send = np.full(len(people), settings.warm_up_probability)
+    earlier = np.tile(_decide_in_warm_up(study), (len(people), 1))
     known = np.zeros(len(people), dtype=bool) if old is None else old.covers(people)
     if old is not None and known.any():
-        send[known] = 1 - study.clip_probabilities(old.probabilities(people[known], states[known]))[:, 0]
-    before = float(send.mean()) if len(send) else settings.warm_up_probability
+        earlier[known] = study.clip_probabilities(old.probabilities(people[known], states[known]))
     probabilities = study.clip_probabilities(new.probabilities(people, states))
+    before = float(1 - earlier[:, 0].mean()) if len(people) else settings.warm_up_probability
     after = float(1 - probabilities[:, 0].mean()) if len(people) else before
     change = abs(after - before)
     allowed = rails.max_send_rate_change
     message = f"mean probability of sending {before:.3f} before, {after:.3f} after"
     findings += [check_limits(study, probabilities), PolicyFinding("send rate", change <= allowed, change, allowed, message)]
-    return findings
+    moved = np.abs(probabilities - earlier).max(axis=1)
+    return [*findings, *check_changes(rails, moved[known], people[known], is_live=old is not None)]
 
 
-def check_coefficients(new: list[dict[str, Any]], old: list[dict[str, Any]], allowed: float) -> PolicyFinding:
+def check_changes(rails: GuardRails, moved: Floats, people: NDArray[Any], *, is_live: bool) -> list[PolicyFinding]:
+    """How far the policy moves, state by state and participant by participant; a mean would hide changes that cancel out.
+
+    `moved` (states) is the largest change of a probability at each logged state that the live policy covers, of `people`.
+    """
+    if not len(moved):
+        message = "the live policy covers nobody of whom there are data" if is_live else "no policy is live yet"
+        return [PolicyFinding("change", True, None, rails.max_changed_states, message)]
+    share = float((moved > rails.state_change).mean())
+    message = f"the probabilities move by more than {rails.state_change:g} at {100 * share:.1f} % of the logged states"
+    names, index = np.unique(people, return_inverse=True)
+    means = np.bincount(index, moved) / np.bincount(index)
+    most = float(means.max())
+    allowed = rails.max_person_change
+    by_person = f"participant {names[means.argmax()]} moves most, by {most:.3f} on average"
+    return [
+        PolicyFinding("change", share <= rails.max_changed_states, share, rails.max_changed_states, message),
+        PolicyFinding("participants", most <= allowed, most, allowed, by_person),
+    ]
+
+
+def check_newcomers(
+    study: Study, logs: StudyLogs, policies: Policies, known: Collection[str] | None, allowed: float
+) -> PolicyFinding:
+    """The policy without those from whom the live policy has not learned (`known`: from whom it has) must do about the same
+    to the others: whoever can register people must not make the policy in one night."""
+    data = logs.logs
+    is_known = np.isin(data.participant, sorted(known or ()))
+    new_people = np.unique(data.participant[data.usable & ~is_known])
+    if not policies.serves_anybody:
+        return PolicyFinding("newcomers", True, None, allowed, "everybody has a policy of their own")
+    if known is None or not len(new_people) or not (data.usable & is_known).any():
+        message = "no policy is live that has learned in this trial" if known is None else "nobody is new"
+        return PolicyFinding("newcomers", True, None, allowed, message)
+    others = data[is_known]
+    moved, _ = _measure_moves(study, others, policies, _refit(study, others))
+    change = float(moved.mean()) if len(moved) else 0.0
+    points = int((data.usable & ~is_known).sum())
+    message = (
+        f"without the {len(new_people)} participants from whom the live policy has not learned ({points:,} decision points) "
+        f"the probabilities of the others would move by {change:.3f} on average"
+    )
+    return PolicyFinding("newcomers", change <= allowed, change, allowed, message)
+
+
+def check_coefficients(
+    new: list[dict[str, Any]], old: list[dict[str, Any]], allowed: float, *, is_live: bool
+) -> PolicyFinding:
     """The largest change of a coefficient, in the larger of its two standard errors; rows of `estimate_errors`."""
     before = {(row["action"], row["feature"]): row for row in old}
     changes = []
@@ -287,7 +339,9 @@ def check_coefficients(new: list[dict[str, Any]], old: list[dict[str, Any]], all
             moved = f"{row['action']}: {row['feature']} from {earlier['value']:.3g} to {row['value']:.3g}"
             changes.append((abs(row["value"] - earlier["value"]) / max(errors), moved))
     if not changes:
-        return PolicyFinding("coefficients", True, None, allowed, "no earlier policy to compare the coefficients with")
+        message = "no coefficients with standard errors to compare; what the policy does is compared"
+        message = message if is_live else "no policy is live yet"
+        return PolicyFinding("coefficients", True, None, allowed, message)
     largest, moved = max(changes)
     return PolicyFinding("coefficients", largest <= allowed, largest, allowed, f"moved most, in standard errors: {moved}")
 

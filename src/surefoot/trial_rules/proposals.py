@@ -1,6 +1,6 @@
 """Proposals: from logs to the next policy, with everything that decides whether it may go live."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,8 @@ from surefoot.trial_rules.policy_checks import PolicyFinding, find_influences
 
 ENOUGH = 20
 """Fewer values set no limits."""
+OUTCOME_WIDTHS = 100
+"""Limits of outcomes are so many times wider than those of states: outliers are left to the critic."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,16 @@ def blank_implausible(study: Study, measured: StudyLogs, widths: float) -> tuple
         state = state.copy() if state is measured.logs.state else state
         state[rows, column] = np.nan
         blanked += [ImplausibleValue(int(measured.row[row]), name, float(values[row]), limits) for row in rows]
-    blanked_logs = replace(measured, logs=measured.logs.with_values(state=state))
+    reward = measured.logs.reward
+    limits = find_limits(reward, OUTCOME_WIDTHS * widths) if study.reward.range is None else None
+    if limits is not None:
+        far = (reward < limits[0]) | (reward > limits[1])
+        name = study.reward.column
+        blanked += [
+            ImplausibleValue(int(measured.row[row]), name, float(reward[row]), limits) for row in np.flatnonzero(far)
+        ]
+        reward = np.where(far, np.nan, reward)
+    blanked_logs = replace(measured, logs=measured.logs.with_values(state=state, reward=reward))
     return blanked_logs, sorted(blanked, key=lambda value: value.row)
 
 
@@ -130,14 +141,16 @@ def propose_policy(
     measured: StudyLogs,
     live: Policies | None,
     live_coefficients: list[dict[str, Any]],
+    known: Collection[str] | None,
     *,
     label: Callable[[int], str],
     report: Callable[[str], None] = lambda state: None,
 ) -> Proposal:
     """Fit to logs as measured, and check the policy against the one that is live.
 
-    `live` is None in warm-up; `live_coefficients` are those of the proposal that made it, `label` names a row of the input
-    in messages, and `report` is called with `checking` when the fit is done.
+    `live` is None in warm-up; `live_coefficients` are those of the proposal that made it and `known` the participants from
+    whom it learned (None: it did not learn in this trial), `label` names a row of the input in messages, and `report` is
+    called with `checking` when the fit is done.
     """
     settings = study.trial or TrialSection()
     measured, implausible = blank_implausible(study, measured, settings.guard_rails.plausible_widths)
@@ -157,8 +170,13 @@ def propose_policy(
         rails = settings.guard_rails
         shared = find_shared_influences(fit.method)
         coefficients = estimate_errors(fit.method, shared)
-        findings.append(policy_checks.check_coefficients(coefficients, live_coefficients, rails.max_coefficient_change))
-        if rails.max_influence < 1:  # No probability can move by more than 1, and refits take most of an update.
+        is_live = live is not None
+        compare = policy_checks.check_coefficients
+        findings.append(compare(coefficients, live_coefficients, rails.max_coefficient_change, is_live=is_live))
+        # No probability can move by more than 1, and refits take most of an update.
+        if rails.max_newcomer_change < 1:
+            findings.append(policy_checks.check_newcomers(study, logs, new, known, rails.max_newcomer_change))
+        if rails.max_influence < 1:
             influences = find_influences(study, logs, fit.method, new, shared, rails.max_influence, label)
             findings.append(policy_checks.check_influence(influences, rails.max_influence))
     failed = "; ".join(f"{finding.check}: {finding.message}" for finding in findings if not finding.passed)

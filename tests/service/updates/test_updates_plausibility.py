@@ -22,14 +22,15 @@ def tell(trial, decision_id, value, hours):
     from surefoot.service.trial.api_models import Outcome
     from surefoot.service.trial.decisions import record_outcomes
 
-    record_outcomes(trial, [Outcome(decision_id=decision_id, proximal_outcome=value, timestamp=moment(hours))])
+    given = Outcome(decision_id=decision_id, proximal_outcome=value, timestamp=moment(hours))
+    return record_outcomes(trial, [given])[0]["status"]
 
 
 def send_at_a_thousand(trial):
     """The index and the id of a decision point with an impossible value at which something was sent."""
     context = {"weather": 1000.0, "engagement": 0.0, "place": "home"}
     for index in range(500, 600):
-        decided = answer(trial, "p0", index, timestamp=moment(300), context=context)
+        decided = answer(trial, "p0", index, timestamp=moment(300 + (index - 500) / 60), context=context)
         if decided["action"] == 1:
             return index, decided["decision_id"]
     raise AssertionError
@@ -77,6 +78,21 @@ def test_without_limits_from_the_data_the_row_is_found_by_its_influence(url):
     trial.close()
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_an_absurd_outcome_neither_stops_learning_nor_goes_unnamed(url):
+    trial = open_trial(Study.parse(POOLED), url)
+    (first, *_) = fill(trial, people=4, points=40)
+    _, before = update(trial)
+    assert tell(trial, first.decision_id, 1e160, 2) == "implausible"
+    assert tell(trial, first.decision_id, 9e8, 3) == "recorded"
+    state, after = update(trial)
+    assert state == "done"
+    assert coefficient(trial, after) == pytest.approx(coefficient(trial, before), rel=0.1)
+    named = after["result"]["implausible_rows"][-1]
+    assert (named["participant_id"], named["decision_idx"], named["variable"], named["value"]) == ("p0", 0, "steps", 9e8)
+    trial.close()
+
+
 def test_limits_come_from_the_middle_of_the_data():
     study = Study.parse(POOLED)
     weather = np.append(np.linspace(-1, 1, 101), -18.2)
@@ -96,10 +112,10 @@ def test_coefficients_may_move_by_so_many_standard_errors():
         return [{"action": "send", "feature": "weather", "value": value, "standard_error": (high - low) / 3.92}]
 
     old = rows(0.705, 0.705 - 0.098, 0.705 + 0.098)  # standard error 0.05
-    assert policy_checks.check_coefficients(rows(0.75, 0.7, 0.8), old, 6).passed
-    finding = policy_checks.check_coefficients(rows(0.002, -0.01, 0.01), old, 6)
+    assert policy_checks.check_coefficients(rows(0.75, 0.7, 0.8), old, 6, is_live=True).passed
+    finding = policy_checks.check_coefficients(rows(0.002, -0.01, 0.01), old, 6, is_live=True)
     assert not finding.passed and finding.measured == pytest.approx(14.06, abs=0.01) and "0.705 to 0.002" in finding.message
-    assert policy_checks.check_coefficients(rows(5, 4, 6), [], 6).passed
+    assert policy_checks.check_coefficients(rows(5, 4, 6), [], 6, is_live=True).passed
 
 
 def test_the_largest_influence_decides():

@@ -215,16 +215,21 @@ def _propose(trial: Trial, update_id: int, rows: list[Any]) -> Proposal:
     live = trial.read_live(trial.policies.live())
     before = live.version.policies if live is not None and live.version is not None and live.fits else None
     coefficients: list[dict[str, Any]] = []
+    known = None
     if live is not None and before is not None:
-        # With the standard errors that were recorded with the update of the live policy.
+        # With the standard errors that were recorded with the update of the live policy; a pilot's policy has none.
         with trial.database.autocommit() as connection:
-            made_by = sa.select(updates.c.result).join_from(updates, policies).where(policies.c.id == live.id)
-            coefficients = json.loads(connection.scalar(made_by) or "{}").get("standard_errors", [])
+            made_by = sa.select(updates.c.result, updates.c.learned_from).join_from(updates, policies)
+            made = connection.execute(made_by.where(policies.c.id == live.id)).first()
+        if made is not None:
+            coefficients = json.loads(made.result).get("standard_errors", [])
+            known = list(json.loads(made.learned_from or "{}"))
     return propose_policy(
         trial.study,
         states.measure_rows(trial.study, rows),
         before,
         coefficients,
+        known,
         label=lambda row: f"decision point {rows[row]['decision_idx']} of participant {rows[row]['participant_id']}",
         report=lambda state: _change_update(trial, update_id, state=state),
     )

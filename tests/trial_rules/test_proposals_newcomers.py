@@ -1,0 +1,68 @@
+"""Whoever can register people must not make the policy in one night; honest nights pass."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from surefoot.data.log_table import LogTable
+from surefoot.study import Study
+from surefoot.study.log_reader import measure_logs
+from surefoot.trial_rules.proposals import propose_policy
+from tests.service.support.trials import STUDY
+
+HONEST = [f"p{number:02d}" for number in range(20)]
+NEW = [f"x{number:02d}" for number in range(20)]
+
+
+def make_study(method, pooling="all"):
+    text = STUDY.replace('"ro-accb"', f'"{method}"').replace('pooling = "person"', f'pooling = "{pooling}"')
+    return Study.parse(text.replace("max_send_rate_change = 0.8", "max_send_rate_change = 1.0") + "\n[screen]\non = false\n")
+
+
+def measure(study, people, points, effect):
+    """Decision points of a coin; sending adds `effect` times the sign of the weather."""
+    rng = np.random.default_rng(0)
+    names = np.repeat(people, points)
+    weather = rng.normal(size=len(names)).clip(-9, 9)
+    action = rng.integers(2, size=len(names))
+    effects = np.where(np.isin(names, NEW), effect, 1.0) * np.sign(weather)
+    columns = {
+        "participant": names,
+        "time": np.tile(np.arange(points), len(people)),
+        "available": np.ones(len(names), dtype=bool),
+        "probability": np.full(len(names), 0.5),
+        "action": action,
+        "steps": action * effects + 0.3 * rng.normal(size=len(names)),
+        "weather": weather,
+        "engagement": rng.normal(size=len(names)),
+        "place": rng.choice(["other", "home"], size=len(names)),
+    }
+    return measure_logs(study, LogTable.of(pa.table(columns), "participant"))
+
+
+def propose(study, people, live=None, effect=1.0):
+    known = None if live is None else HONEST
+    given = (None, []) if live is None else (live.policies, live.coefficients)
+    return propose_policy(study, measure(study, people, 20, effect), *given, known, label=str)
+
+
+@pytest.mark.parametrize("method", ["linucb", "ts", "accb", "saccb", "ro-saccb", "ro-ts"])
+def test_twenty_newcomers_do_not_invert_the_policy(method):
+    study = make_study(method)
+    first = propose(study, HONEST)
+    assert first.state == "done", first.message
+    honest = propose(study, HONEST + NEW, first)
+    assert honest.state == "done", honest.message
+    attacked = propose(study, HONEST + NEW, first, effect=-30.0)
+    findings = {finding.check: finding for finding in attacked.findings}
+    assert attacked.state == "refused" and not findings["newcomers"].passed, attacked.message
+    assert "without the 20 participants from whom the live policy has not learned (400 decision points)" in attacked.message
+    assert "yet" not in findings["coefficients"].message, "a policy is live"
+
+
+def test_policies_of_ones_own_do_not_follow_newcomers():
+    study = make_study("linucb", "person")
+    first = propose(study, HONEST)
+    attacked = propose(study, HONEST + NEW, first, effect=-30.0)
+    newcomers = next(finding for finding in attacked.findings if finding.check == "newcomers")
+    assert newcomers.passed and newcomers.message == "everybody has a policy of their own"
