@@ -66,7 +66,7 @@ class Load:
         if self.decided.setdefault(index, reply) != reply:
             self.wrong.append("another answer to the same request")
         decision = json.loads(reply)["decision_id"]
-        outcome = {"decision_id": decision, "proximal_outcome": index % 17 / 17, "timestamp": "2026-03-01T11:00:00Z"}
+        outcome = {"decision_id": decision, "proximal_outcome": index % 17 / 17, "timestamp": body["timestamp"]}
         status, reply = self._server.ask("POST", "/api/v1/outcomes", outcome, self._server.key, connection)
         if status != 200:
             return self._note(status, reply)

@@ -18,6 +18,7 @@ import tempfile
 import time
 import uuid
 from contextlib import contextmanager, nullcontext
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,7 @@ max_influence = 1.0
 requests_per_second = 1000000
 """
 WHEN = "2026-03-01T10:00:00Z"
+LATER = "2026-03-01T12:00:00Z"
 
 
 def bare():
@@ -126,7 +128,7 @@ def body(participant, index):
     return {
         "participant_id": participant,
         "decision_idx": index,
-        "timestamp": WHEN,
+        "timestamp": (datetime.fromisoformat(WHEN) + timedelta(minutes=index)).isoformat(),
         "availability": True,
         "context": context,
     }
@@ -195,7 +197,7 @@ def prepared(url):
         for index in range(20):
             request = DecisionRequest.model_validate(body(participant, index))
             decision = json.loads(decisions.decide(trial, request))["decision_id"]
-            told.append(Outcome(decision_id=decision, proximal_outcome=float(rng.normal()), timestamp=WHEN))
+            told.append(Outcome(decision_id=decision, proximal_outcome=float(rng.normal()), timestamp=LATER))
         decisions.record_outcomes(trial, told)
     if updates.run_update(trial, updates.begin_update(trial, "benchmark")) != "done":
         raise SystemExit("the benchmark's policy did not go live")

@@ -138,5 +138,15 @@ MISTAKES = [
         ask({"outcomes": [OUTCOME, {**OUTCOME, "proximal_outcom": 1}]}, "/outcomes"),
         "there is no field 'proximal_outcom' (did you mean 'proximal_outcome'?); there are decision_id, proximal_outcome, timestamp, action_prob",
     ),
+    Mistake(
+        "an index that leaves none for later decision points",
+        ask(request(index=2**31 - 1)),
+        "decision_idx may be 10000 at most, which is 10000 after the last",
+    ),
+    Mistake(
+        "two decision points at one moment",
+        ask(request(index=1, timestamp=request()["timestamp"])),
+        "the timestamp is the same as an earlier decision point's",
+    ),
     Mistake("an app's key where the staff's is needed", ask({}, "/updates"), "this needs a key with the role admin"),
 ]

@@ -21,7 +21,7 @@ from surefoot.study import Study
 from tests.service.dashboard.pages import PAGES, sign_in
 from tests.service.support.client import Client, request
 from tests.service.support.seeded_trial import BEGIN, Clock
-from tests.service.support.trials import STUDY, answer, erase, fill, update
+from tests.service.support.trials import STUDY, answer, erase, fill, moment, update
 
 SENTINEL = 7.7310625
 """A value that is looked for in files."""
@@ -186,7 +186,7 @@ def test_erase_and_replay(url, monkeypatch, tmp_path):
 
 def test_erase_and_retry(trial):
     fill(trial, people=1, points=3)
-    asked = DecisionRequest.model_validate(request("p0", 900))
+    asked = DecisionRequest.model_validate(request("p0", 900, timestamp=moment(6)))
     first = decide(trial, asked)
     erase(trial)
     assert decide(trial, asked) == first

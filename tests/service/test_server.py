@@ -97,7 +97,7 @@ def send_load(server, participant, acknowledged, stop):
             assert status == 200, reply
             decision = json.loads(reply)["decision_id"]
             assert decided.setdefault(index, reply) == reply
-            outcome = {"decision_id": decision, "proximal_outcome": index, "timestamp": "2026-03-01T11:00:00Z"}
+            outcome = {"decision_id": decision, "proximal_outcome": index, "timestamp": body["timestamp"]}
             status, reply = server.ask("POST", "/api/v1/outcomes", outcome, server.key, connection)
             assert status == 200, reply
             told.append((decision, float(index)))

@@ -62,7 +62,7 @@ export interface Outcome {
 /** What became of one outcome. */
 export interface OutcomeReceipt {
   decision_id: string | null;
-  status: "recorded" | "repeated" | "late" | "unknown_decision" | "before_decision" | "timestamp_in_future" | "timestamp_too_old" | "withdrawn" | "erased" | "refused";
+  status: "recorded" | "repeated" | "late" | "unknown_decision" | "before_decision" | "implausible" | "timestamp_in_future" | "timestamp_too_old" | "withdrawn" | "erased" | "refused";
   action_prob_agrees: boolean | null;
   message?: string | null;
   field?: string | null;

@@ -35,6 +35,7 @@ Status = Literal[
     "late",
     "unknown_decision",
     "before_decision",
+    "implausible",
     "timestamp_in_future",
     "timestamp_too_old",
     "withdrawn",

@@ -198,6 +198,8 @@ class VariableKind(ABC):
         return []
 
 
+LARGEST_PLAUSIBLE = 1e9
+"""What a client sends beyond it, of a variable or an outcome without a range, is no measurement of a person."""
 KINDS: Registry[type[VariableKind]] = Registry("kind")
 """Kinds by their names in the study file; those registered later are recognised first, because they are more special."""
 register_kind = KINDS.register
@@ -227,7 +229,9 @@ class Number(VariableKind):
         return StateValues(values[:, None], outside)
 
     def from_json(self, value: Cell) -> float | None:
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        return float(value) if self.range is not None or abs(value) <= LARGEST_PLAUSIBLE else None
 
     def from_text(self, text: str) -> Cell:
         try:

@@ -1,6 +1,7 @@
 """Choices: who decides a decision point, and with which probabilities, before anything is drawn.
 
-Limits on prompts come first: beyond them nothing may be sent, whatever a policy says.
+Limits on prompts come first: beyond them nothing may be sent, whatever a policy says. They hold by the client's clock and by
+the server's, so that a client's clock that jumps opens none; no policy decides at such a decision point.
 """
 
 from collections.abc import Iterable
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from math import isfinite, nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,18 +57,44 @@ DOSE = "dose: "
 WITHIN = 0
 NEVER = np.iinfo(np.int64).max
 """No limit is reached; the age of a prompt that was not sent."""
+CLOCK = "clock: "
+"""How the reason begins when a participant's clock jumped."""
 
 
-def find_dose_stop(dose: Dose, prompts: Iterable[datetime], moment: datetime) -> str | None:
+class Clocks(NamedTuple):
+    """One moment, by two clocks."""
+
+    client: datetime
+    server: datetime
+
+
+def find_clock_jump(latest: Clocks | None, moment: Clocks) -> str | None:
+    """How a client's clock jumped since a participant's latest decision point by that clock; None when it did not.
+
+    It went back; or it moved over a day further than the server's. Decision points of one day that a client sends together
+    later, because it was off line, are no jump.
+    """
+    if latest is None:
+        return None
+    elapsed = moment.client - latest.client
+    ahead = elapsed - (moment.server - latest.server)
+    if elapsed < timedelta(0):
+        return f"{CLOCK}{-elapsed / DAY:.3g} days before an earlier decision point"
+    return f"{CLOCK}moved {ahead / DAY:.3g} days further than the server's" if ahead > DAY else None
+
+
+def find_dose_stop(dose: Dose, prompts: Iterable[Clocks], moment: Clocks) -> str | None:
     """Why nothing may be sent to a participant now, who was sent something at `prompts`; None when something may."""
-    ages = np.array([count_microseconds(moment - sent) for sent in prompts], dtype=np.int64)
+    spans = [(moment.client - sent.client, moment.server - sent.server) for sent in prompts]
+    ages = np.array([[count_microseconds(span) for span in pair] for pair in spans], dtype=np.int64).reshape(-1, 2)
     reasons = (
         None,
         f"{DOSE}{dose.prompts_per_day} prompts in 24 hours",
         f"{DOSE}{dose.prompts_per_week} prompts in 7 days",
         f"{DOSE}a prompt less than {dose.minimum_gap_minutes:g} minutes ago",
     )
-    return reasons[int(find_reached_limits(dose, ages[:, None])[0])]
+    client, server = (reasons[code] for code in find_reached_limits(dose, ages))
+    return client or (server and f"{server} by the server's clock")
 
 
 def find_reached_limits(dose: Dose, ages: NDArray[np.int64]) -> NDArray[np.int64]:

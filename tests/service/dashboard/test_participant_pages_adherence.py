@@ -31,7 +31,11 @@ def busy(url, monkeypatch, tmp_path):
         clock.set(BEGIN + timedelta(days=day))
         for half in range(2):
             free = (day, half) != (1, 1)
-            body = {"availability": free, "reasons": [] if free else ["driving"], "timestamp": clock.moment.isoformat()}
+            body = {
+                "availability": free,
+                "reasons": [] if free else ["driving"],
+                "timestamp": (clock.moment - (1 - half) * timedelta(hours=2)).isoformat(),
+            }
             reply = decide(trial, DecisionRequest(**request("p0", 2 * day + half, **body)))
             if half == 0:
                 known = DecisionReply.model_validate_json(reply).decision_id

@@ -171,9 +171,9 @@ def test_the_overview_is_red_while_anything_needs_somebody(seeded_browser):
 def test_the_overview_counts_context_warnings_and_names_them(seeded_browser):
     sign_in(seeded_browser, "analyst")
     assert "<h2>Context warnings</h2>" not in seeded_browser.get("/").text
-    moment = clock.now().isoformat()
     for index in (900, 901):
-        asked = request("p0", index, timestamp=moment, context={"wether": 1.0})
+        moment = clock.now() - timedelta(minutes=30 * (901 - index))
+        asked = request("p0", index, timestamp=moment.isoformat(), context={"wether": 1.0})
         decide(seeded_browser.trial, DecisionRequest.model_validate(asked))
     page = html.unescape(seeded_browser.get("/").text)
     assert '<dt>Context warnings</dt><dd class="bad">2<small>in the last 24 hours</small>' in page

@@ -1,8 +1,11 @@
 """A client of the application in this process, with short names for what the tests do most."""
 
+from datetime import datetime, timedelta
+
 from starlette.testclient import TestClient
 
 WHEN = "2026-03-01T10:00:00+01:00"
+LATER = "2026-03-02T10:00:00+01:00"
 CONTEXT = {"weather": 0.5, "engagement": -1.0, "place": "home"}
 
 
@@ -24,16 +27,19 @@ class Client(TestClient):
     def decide(self, participant="p1", index=0, **changes):
         return self.ask("/decisions", request(participant, index, **changes))
 
-    def outcome(self, decision_id, value, timestamp=WHEN, **more):
+    def outcome(self, decision_id, value, timestamp=LATER, **more):
         body = {"decision_id": decision_id, "proximal_outcome": value, "timestamp": timestamp, **more}
         return self.ask("/outcomes", body)
 
 
 def request(participant="p1", index=0, **changes):
+    """A decision point; without a timestamp of its own a minute after the one before. Tests send impossible indices, too."""
     return {
         "participant_id": participant,
         "decision_idx": index,
-        "timestamp": WHEN,
+        "timestamp": (
+            datetime.fromisoformat(WHEN) + timedelta(minutes=index if isinstance(index, int) and 0 <= index < 10**6 else 0)
+        ).isoformat(),
         "availability": True,
         "context": CONTEXT,
         **changes,

@@ -1,10 +1,12 @@
 """Trials with data in them, made by the service's own functions."""
 
 import json
+from datetime import timedelta
 
 import numpy as np
 import sqlalchemy as sa
 
+from surefoot.service.database import schema
 from surefoot.service.database.schema import DecisionReply
 from surefoot.service.trial import decisions, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
@@ -99,6 +101,16 @@ def column(trial, one):
 
 
 def answer(trial, participant="p0", index=1000, **changes):
+    """The reply to a decision point; without a timestamp of its own half an hour after the participant's last."""
+    if "timestamp" not in changes:
+        with trial.database.autocommit() as connection:
+            mine = schema.decisions.c.participant_id == participant
+            last = connection.execute(
+                sa.select(schema.decisions).where(mine).order_by(schema.decisions.c.decided_at.desc())
+            ).first()
+        if last is not None:
+            again = last.decision_idx == index
+            changes["timestamp"] = (last.decided_at + timedelta(minutes=0 if again else 30)).isoformat()
     return json.loads(decide(trial, DecisionRequest.model_validate(request(participant, index, **changes))))
 
 

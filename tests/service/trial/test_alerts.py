@@ -61,7 +61,8 @@ def test_unknown_context_variables_raise_an_alert_that_names_them(trial, monkeyp
     raise_periodic_alerts(trial, clock.moment)
     assert column(trial, alerts.c.kind) == []
     for index in (1, 2):
-        answer(trial, index=index, timestamp=BEGIN.isoformat(), context={"wether": 1.0})
+        later = (BEGIN + timedelta(minutes=index)).isoformat()
+        answer(trial, index=index, timestamp=later, context={"wether": 1.0})
     for _ in range(2):
         raise_periodic_alerts(trial, clock.moment + timedelta(hours=1))
     (message,) = column(trial, alerts.c.message)
@@ -76,7 +77,7 @@ def test_silence_is_noticed_after_the_clock_was_once_ahead(trial, monkeypatch, t
     register_participant(trial.database, "p0")
     answer(trial, index=0, timestamp=BEGIN.isoformat())
     clock.set(BEGIN + timedelta(days=365))
-    answer(trial, index=1, timestamp=BEGIN.isoformat())
+    answer(trial, index=1)
     clock.set(BEGIN + timedelta(days=2))
     raise_periodic_alerts(trial, clock.moment)
     assert column(trial, alerts.c.kind) == ["no-data", "backup", "seal"]
@@ -106,10 +107,11 @@ def test_the_trial_is_green_only_while_nothing_is_wrong(trial, monkeypatch, tmp_
         answer(trial, participant, 0, timestamp=BEGIN.isoformat())
     assert assess_trial(trial, clock.moment) == TrialState("green", [])
 
-    def run_day(number, *people):
-        clock.set(BEGIN + timedelta(days=number))
+    def run_day(day, *people):
+        clock.set(BEGIN + timedelta(days=day))
         for participant in people:
-            answer(trial, participant, next(index), timestamp=clock.moment.isoformat())
+            number = next(index)
+            answer(trial, participant, number, timestamp=(clock.moment + timedelta(minutes=number)).isoformat())
         return assess_trial(trial, clock.moment)
 
     index = count(1)

@@ -67,7 +67,7 @@ def test_an_app_that_was_installed_again_learns_where_it_stands(client):
     client.register("p1")
     nothing = {"last_decision_idx": None, "last_timestamp": None, "next_decision_idx": 0, "not_before": None}
     assert ask("p1").json() == {"participant_id": "p1", **nothing, "paused": False, "withdrawn": False}
-    client.decide(index=4)
+    client.decide(index=4, timestamp=WHEN)
     set_pause(client.trial, None, paused=True, reason="a fault", by="test")
     standing = ask("p1").json()
     assert (standing["last_decision_idx"], standing["next_decision_idx"], standing["paused"]) == (4, 5, True)
@@ -106,6 +106,7 @@ def test_unavailable_is_nothing_for_certain_with_a_row_and_reasons(client):
         ({}, ["missing: weather", "missing: engagement", "missing: place"]),
         ({**CONTEXT, "weather": None}, ["missing: weather"]),
         ({**CONTEXT, "weather": 11}, ["implausible: weather"]),
+        ({**CONTEXT, "engagement": 1e308}, ["implausible: engagement"]),
         ({**CONTEXT, "place": "moon"}, ["implausible: place"]),
         ({**CONTEXT, "mood": 3}, ["unknown: mood"]),
     ],

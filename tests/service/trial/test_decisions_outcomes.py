@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import alerts, outcomes
 from surefoot.service.trial.states import CURRENT
-from tests.service.support.client import WHEN
+from tests.service.support.client import LATER, WHEN
 
 
 def current(trial):
@@ -66,6 +66,16 @@ def test_batches_say_what_became_of_each(client):
     assert [one["status"] for one in again] == ["repeated"] * 3 + ["unknown_decision"]
     assert count(client.trial) == 3
     assert client.outcome("f" * 32, 1).status_code == 404
+
+
+def test_an_outcome_that_no_measurement_can_be_is_refused_alone(client):
+    client.register("p1")
+    decision = client.decide().json()["decision_id"]
+    reply = client.outcome(decision, 1e160)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (422, "implausible")
+    batch = [{"decision_id": decision, "proximal_outcome": value, "timestamp": LATER} for value in (-1e160, 1e9)]
+    results = client.ask("/outcomes", {"outcomes": batch}).json()["results"]
+    assert [receipt["status"] for receipt in results] == ["implausible", "recorded"] and count(client.trial) == 1
 
 
 def test_an_outcome_dated_before_its_decision_is_refused(client):

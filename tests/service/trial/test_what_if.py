@@ -104,7 +104,7 @@ def test_derived_states_come_from_the_records_or_the_form(url):
     trial = open_trial(Study.parse(study), url)
     fill(trial, people=1, points=6)
     found = ask(trial)
-    reply = answer(trial, "p0", 6, timestamp=moment(50))
+    reply = answer(trial, "p0", 6, timestamp=moment(30))
     with trial.database.autocommit() as connection:
         stored = connection.scalar(sa.text("SELECT state FROM decisions WHERE decision_idx = 6"))
     assert found.state[-1] == json.loads(stored)[-1] > 0 and reply["source"] == found.choice.source == "warm-up"

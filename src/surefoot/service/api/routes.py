@@ -28,6 +28,11 @@ OUTCOME_ERRORS = {
     "unknown_decision": (404, "there is no such decision", "decision_id"),
     "withdrawn": (409, "the participant has withdrawn; nothing about them is recorded any more", "decision_id"),
     "erased": (409, "the decision's content was erased; nothing is added to it", "decision_id"),
+    "implausible": (
+        422,
+        "the outcome is beyond 1e9, which no measurement is; send null if it is missing",
+        "proximal_outcome",
+    ),
     "before_decision": (422, "the outcome is dated before its decision point; set the clock", "timestamp"),
     "timestamp_in_future": (422, "the timestamp is too far ahead; set the clock", "timestamp"),
     "timestamp_too_old": (422, "the timestamp is too old; set the clock", "timestamp"),

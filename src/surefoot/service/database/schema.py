@@ -199,6 +199,7 @@ decisions = _table(
     *make_columns(),
     sa.UniqueConstraint("participant_id", "decision_idx", name="uq_decisions_point"),
     sa.Index("ix_decisions_received_at", "received_at"),
+    sa.Index("ix_decisions_participant_decided_at", "participant_id", "decided_at"),
 )
 
 outcomes = _table(

@@ -203,7 +203,7 @@ def check_operation(trial: Trial) -> Iterator[QualificationCheck]:
 def _run_days(trial: Trial) -> Iterator[dict[str, Any]]:
     """Decisions of two participants, enough of each for a policy, with the outcome that each of them has."""
     rng = np.random.default_rng(0)
-    step = max(timedelta(hours=1), timedelta(minutes=trial.settings.decision_gap_minutes))
+    step = max(timedelta(hours=1), trial.settings.decision_gap)
     points = trial.settings.warm_up_decision_points + 10
     begin = now() - (points + 2) * step
     limits = trial.study.reward.range
@@ -254,8 +254,8 @@ def _check_limits(trial: Trial, answers: Answers) -> Observation:
     return f"{len(answers)} decisions, {wrong} outside", not wrong
 
 
-def _check_retries(trial: Trial, _: Answers) -> Observation:
-    request = _make_request(trial, np.random.default_rng(1), PEOPLE[0], 7 * 10**6, now())
+def _check_retries(trial: Trial, answers: Answers) -> Observation:
+    request = _make_request(trial, np.random.default_rng(1), PEOPLE[0], len(answers), now())
     with ThreadPoolExecutor(AT_ONCE) as pool:
         replies = set(pool.map(lambda _: decide(trial, request), range(AT_ONCE)))
     refused = False

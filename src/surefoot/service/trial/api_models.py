@@ -186,6 +186,7 @@ class OutcomeReceipt(BaseModel):
         "late",
         "unknown_decision",
         "before_decision",
+        "implausible",
         "timestamp_in_future",
         "timestamp_too_old",
         "withdrawn",

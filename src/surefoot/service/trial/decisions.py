@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from surefoot.data.column_kinds import LARGEST_PLAUSIBLE
 from surefoot.service.database import schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import SALT_BYTES, insert_new_recorded, record
@@ -28,8 +29,8 @@ from surefoot.service.trial.api_models import ApiError, DecisionRequest, Outcome
 from surefoot.service.trial.participants import IS_WITHDRAWN, PAUSED, STATUSES, WITHDRAWN
 from surefoot.service.trial.states import Observation, check_types, contexts_to_states, derive_now, find_warnings
 from surefoot.service.trial.trial import Trial
-from surefoot.study import TrialSection
-from surefoot.trial_rules.choices import LivePolicy, choose, find_dose_stop
+from surefoot.study import Study, TrialSection
+from surefoot.trial_rules.choices import Clocks, LivePolicy, choose, find_clock_jump, find_dose_stop
 from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
 
 Point = tuple[str, int]
@@ -41,6 +42,9 @@ PROMPTS = 5000
 """Newest prompts of a participant that the limits look at."""
 AGREES = 1e-6
 """How far an echoed probability may be off: JSON writers round."""
+LARGEST_STEP = 10_000
+"""How far a decision_idx may be from the last: one near the largest number would leave none for later decision points."""
+MINUTE = timedelta(minutes=1)
 INSERT = sa.insert(decisions)
 """Made once, so that every execution finds its compiled form."""
 
@@ -97,8 +101,11 @@ def _draw(
     live: LivePolicy | None,
     received: datetime,
 ) -> Row:
-    stop = standing.find_stop(trial.settings, request.timestamp) if request.availability else None
-    arguments = (request.participant_id, observation.state, request.availability, observation.reasons, stop)
+    moment = Clocks(request.timestamp, received)
+    stop = standing.find_stop(trial.settings, moment) if request.availability else None
+    jump = find_clock_jump(standing.latest, moment)
+    reasons = observation.reasons if jump is None else [*observation.reasons, jump]
+    arguments = (request.participant_id, observation.state, request.availability, reasons, stop)
     choice = choose(trial.study, *arguments, live=live, at=received)
     key = random_key(request.participant_id, request.decision_idx)
     uniform = draw_uniform(trial.secret, key)
@@ -161,15 +168,13 @@ def find_next(trial: Trial, participant_id: str) -> dict[str, Any]:
     if standing is None:
         raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
     last_idx = standing.last_idx
-    earliest = (
-        None if standing.last_at is None else standing.last_at + timedelta(minutes=trial.settings.decision_gap_minutes)
-    )
+    last_at = None if standing.latest is None else standing.latest.client
     return {
         "participant_id": participant_id,
         "last_decision_idx": last_idx,
-        "last_timestamp": standing.last_at,
+        "last_timestamp": last_at,
         "next_decision_idx": 0 if last_idx is None else last_idx + 1,
-        "not_before": earliest,
+        "not_before": None if last_at is None else last_at + trial.settings.decision_gap,
         "paused": standing.paused is not None,
         "withdrawn": standing.withdrawn,
     }
@@ -193,15 +198,30 @@ def _check_request(trial: Trial, request: DecisionRequest, standing: "Standing |
     if wrong_clock is not None:
         raise ApiError(422, *wrong_clock, "timestamp")
     check_types(trial.study, request.context)
-    if standing.last_idx is None or standing.last_at is None:
-        return
-    if request.decision_idx < standing.last_idx:
-        message = f"decision points come in order: decision {standing.last_idx} was asked for already"
+    first = 0 if standing.last_idx is None else standing.last_idx
+    if request.decision_idx < first:
+        message = f"decision points come in order: decision {first} was asked for already"
         raise ApiError(409, "out_of_order", message, "decision_idx")
-    gap = trial.settings.decision_gap_minutes
-    if gap and request.timestamp - standing.last_at < timedelta(minutes=gap):
-        message = f"decision points of a participant are at least {gap:g} minutes apart"
-        raise ApiError(409, "too_soon", message, "timestamp")
+    if request.decision_idx > first + LARGEST_STEP:
+        message = f"decision_idx may be {first + LARGEST_STEP} at most, which is {LARGEST_STEP} after the last"
+        raise ApiError(422, "index_too_far", message, "decision_idx")
+    _check_pace(trial.settings.decision_gap, request, standing, received)
+
+
+def _check_pace(gap: timedelta, request: DecisionRequest, standing: "Standing", received: datetime) -> None:
+    """Refuse a decision point that follows too soon: nobody draws again by counting on."""
+    if standing.latest is None or standing.last_received is None:
+        return
+    none = timedelta(0)
+    elapsed = request.timestamp - standing.latest.client
+    if elapsed == none or none < elapsed < gap:
+        message = "is the same as" if elapsed == none else f"is less than {gap / MINUTE:g} minutes after"
+        raise ApiError(409, "too_soon", f"the timestamp {message} an earlier decision point's", "timestamp")
+    # A clock that went back cannot pace decision points: the server's does.
+    pace = max(gap, MINUTE)
+    if elapsed < none <= received - standing.last_received < pace:
+        message = f"the timestamp is before an earlier decision point's, which came less than {pace / MINUTE:g} minutes ago"
+        raise ApiError(409, "too_soon", f"{message}; set the clock", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -212,11 +232,14 @@ class Standing:
     """`the study` or `the participant`; None when neither is paused."""
     withdrawn: bool = False
     last_idx: int | None = None
-    last_at: datetime | None = None
-    prompts: list[datetime] = field(default_factory=list)
-    """When anything was sent, by the decision points' own time, the newest first; empty without limits on prompts."""
+    last_received: datetime | None = None
+    """When the last decision point was asked for."""
+    latest: Clocks | None = None
+    """The decision point whose own time is the latest."""
+    prompts: list[Clocks] = field(default_factory=list)
+    """When anything was sent, the newest first; empty without limits on prompts."""
 
-    def find_stop(self, settings: TrialSection, moment: datetime) -> str | None:
+    def find_stop(self, settings: TrialSection, moment: Clocks) -> str | None:
         """Why nothing may be sent now, whatever a policy says; None when something may."""
         if self.paused is not None:
             return f"paused: {self.paused}"
@@ -226,14 +249,13 @@ class Standing:
 def find_standings(settings: TrialSection, connection: sa.Connection, known: Mapping[Point, Row]) -> dict[str, Standing]:
     """The standing of every registered participant, from the rows that `read_points` returned."""
     registered = {row["participant_id"]: row for row in known.values() if row["known"] is not None}
-    prompts: dict[str, list[datetime]] = defaultdict(list)
+    prompts: dict[str, list[Clocks]] = defaultdict(list)
     if settings.dose.is_limited:
-        sent = sa.select(decisions.c.participant_id, decisions.c.decided_at).where(
-            decisions.c.participant_id.in_(registered), decisions.c.action > 0
-        )
+        columns = (decisions.c.participant_id, decisions.c.decided_at, decisions.c.received_at)
+        sent = sa.select(*columns).where(decisions.c.participant_id.in_(registered), decisions.c.action > 0)
         newest = sent.order_by(decisions.c.decision_idx.desc()).limit(PROMPTS * max(1, len(registered)))
         for row in connection.execute(newest):
-            prompts[row.participant_id].append(row.decided_at)
+            prompts[row.participant_id].append(Clocks(row.decided_at, row.received_at))
     standings = {}
     for participant, point in registered.items():
         paused = "the participant" if point["own_event"] == PAUSED else None
@@ -241,7 +263,8 @@ def find_standings(settings: TrialSection, connection: sa.Connection, known: Map
             "the study" if point["study_event"] == PAUSED else paused,
             withdrawn=point["own_event"] == WITHDRAWN,
             last_idx=point["last_idx"],
-            last_at=point["last_at"],
+            last_received=point["last_received"],
+            latest=None if point["latest_at"] is None else Clocks(point["latest_at"], point["latest_received"]),
             prompts=prompts[participant],
         )
     return standings
@@ -283,6 +306,7 @@ def _make_query(points: Any, participant: Any, index: Any) -> sa.Select[Any]:
     stored = decisions.alias("stored")
     first: Any = sa.literal_column("1")
     last = sa.select(earlier).where(earlier.c.participant_id == participant)
+    latest = last.order_by(earlier.c.decided_at.desc()).limit(first)
     last = last.order_by(earlier.c.decision_idx.desc()).limit(first)
     kind = participant_events.c.kind
     event = sa.select(kind).where(sa.or_(*(kind == status for status in STATUSES)))
@@ -294,7 +318,9 @@ def _make_query(points: Any, participant: Any, index: Any) -> sa.Select[Any]:
         index.label("decision_idx"),
         participants.c.id.label("known"),
         last.with_only_columns(earlier.c.decision_idx).scalar_subquery().label("last_idx"),
-        last.with_only_columns(earlier.c.decided_at).scalar_subquery().label("last_at"),
+        last.with_only_columns(earlier.c.received_at).scalar_subquery().label("last_received"),
+        latest.with_only_columns(earlier.c.decided_at).scalar_subquery().label("latest_at"),
+        latest.with_only_columns(earlier.c.received_at).scalar_subquery().label("latest_received"),
         event.where(participant_events.c.participant_id == participant).scalar_subquery().label("own_event"),
         event.where(participant_events.c.participant_id.is_(None)).scalar_subquery().label("study_event"),
         live.with_only_columns(activations.c.policy_id).scalar_subquery().label("live_id"),
@@ -322,7 +348,7 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
     for outcome, mark in zip(given, marks, strict=True):
         decision: Any = known.get(outcome.decision_id)
         wrong_clock = find_wrong_clock(outcome.timestamp, received, trial.settings.limits.future_minutes)
-        status = _find_refusal(outcome, decision) if wrong_clock is None else wrong_clock[0]
+        status = _find_refusal(trial.study, outcome, decision) if wrong_clock is None else wrong_clock[0]
         agrees = None
         if status is None:
             late = outcome.timestamp - decision.decided_at > timedelta(hours=trial.settings.outcome_hours)
@@ -351,7 +377,7 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
     return receipts
 
 
-def _find_refusal(outcome: Outcome, decision: Any) -> str | None:
+def _find_refusal(study: Study, outcome: Outcome, decision: Any) -> str | None:
     """Why an outcome is not recorded; None when it is."""
     if decision is None:
         return "unknown_decision"
@@ -359,6 +385,9 @@ def _find_refusal(outcome: Outcome, decision: Any) -> str | None:
         return "withdrawn"
     if decision.salt is None:
         return "erased"
+    # Outside a range that the study gives it is kept, and counts as missing.
+    if study.reward.range is None and abs(outcome.proximal_outcome or 0) > LARGEST_PLAUSIBLE:
+        return "implausible"
     return "before_decision" if outcome.timestamp < decision.decided_at else None
 
 

@@ -11,7 +11,7 @@ from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.decisions import Standing, find_live, find_standings, read_points
 from surefoot.service.trial.states import Observation, check_types, context_to_state, derive_now
 from surefoot.service.trial.trial import Trial
-from surefoot.trial_rules.choices import Choice, PolicyVersion, choose
+from surefoot.trial_rules.choices import Choice, Clocks, PolicyVersion, choose
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def answer_question(
         None if version is None else version.probabilities(participant_id, observation.state)[0].tolist(),
         [] if version is None else _list_terms(version, participant_id, observation),
         "" if version is None else version.policies.rule.how,
-        "the participant has withdrawn" if standing.withdrawn else standing.find_stop(trial.settings, at),
+        "the participant has withdrawn" if standing.withdrawn else standing.find_stop(trial.settings, Clocks(at, at)),
     )
 
 
