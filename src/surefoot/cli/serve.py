@@ -92,26 +92,44 @@ def serve(
     sandbox: Annotated[
         bool, typer.Option("--sandbox", help="Try an app: a database of its own, forgotten when it stops; prints keys.")
     ] = False,
+    studies: Annotated[
+        Path | None, typer.Option(help="Serve several studies: a list of study files and databases, instead of --study.")
+    ] = None,
 ) -> None:
     """Run a trial: randomise, record, learn each night."""
     need_service()
+    if sandbox and studies is not None:
+        raise InputError("--sandbox serves one study; leave out --studies")
     # uvicorn stops at SIGTERM and then raises it once more, which would end this process without cleaning up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory(prefix="surefoot-metrics-") as folder:
         # Workers count requests in files there; prometheus-client reads the variable when it is imported.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         with open_sandbox() if sandbox else nullcontext(database) as url:
-            run_server(study, url, host, port, workers, log_format, log_level)
+            factory = check_study(study, url) if studies is None else check_studies(studies)
+            from surefoot.service.server import listen
+
+            listen(factory, host, port, workers, log_format=log_format, log_level=log_level)
 
 
-def run_server(
-    study: Path, database: str | None, host: str, port: int, workers: int, log_format: str, log_level: str
-) -> None:
-    """Check the study and its database, then listen until a signal ends it."""
+def check_studies(path: Path) -> str:
+    """Open the trials of a list of studies once, so that mistakes are one line; the factory of the workers' application."""
+    from surefoot.service.studies import VARIABLE, open_trials
+    from surefoot.service.trial.trial import check_servable
+
+    for name, trial in open_trials(path).items():
+        check_servable(trial.study)
+        typer.echo(f"surefoot: /studies/{name}/ uses {trial.database.name}", err=True)
+        trial.close()
+    os.environ[VARIABLE] = str(path.resolve())
+    return "surefoot.service.studies:from_environment"
+
+
+def check_study(study: Path, database: str | None) -> str:
+    """Open the trial once, so that mistakes are one line; the factory of the workers' application."""
     from surefoot.service.access import create_key
     from surefoot.service.database import clock
     from surefoot.service.database.databases import DEFAULT_URL
-    from surefoot.service.server import listen
     from surefoot.service.trial.trial import check_servable, is_sandbox, open_trial
     from surefoot.study import Study
 
@@ -130,7 +148,7 @@ def run_server(
     trial.close()
     os.environ["SUREFOOT_STUDY"] = str(study.resolve())
     os.environ["SUREFOOT_DATABASE"] = url
-    listen("surefoot.service.app:from_environment", host, port, workers, log_format=log_format, log_level=log_level)
+    return "surefoot.service.app:from_environment"
 
 
 @app.command()

@@ -37,8 +37,8 @@ PARTICIPANT_SHARE = 0.1
 CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
 
 
-def create_app(trial: Trial) -> FastAPI:
-    """The application of one trial."""
+def create_app(trial: Trial, name: str = "") -> FastAPI:
+    """The application of one trial; `name` distinguishes the metrics of several trials of one server."""
     check_servable(trial.study)
     sandbox = is_sandbox()
 
@@ -76,7 +76,7 @@ def create_app(trial: Trial) -> FastAPI:
     app.state.participant_limiter = RateLimiter(PARTICIPANT_SHARE * limits.requests_per_second)
     app.state.recorder = DecisionRecorder(trial)
     app.state.key_lookups = KeyLookups(trial.database)
-    app.state.metrics = Metrics(trial)
+    app.state.metrics = Metrics(trial, name)
     app.state.provider = None if trial.settings.oidc is None else Provider(trial.settings.oidc)
     # Imports that the first request would otherwise wait for.
     context_to_state(trial.study, {}, dict.fromkeys(trial.study.derived_states, 0.0))
@@ -108,7 +108,8 @@ async def _answer_error(request: Request, error: Exception) -> Response:
         is_browser = "text/html" in request.headers.get("accept", "")
         if is_browser and not request.url.path.startswith("/api/"):
             words = "there is no such page" if error.status_code == 404 else str(error.detail)
-            return render_page("error", error.status_code, study=request.app.state.trial.settings.title, message=words)
+            about = {"study": request.app.state.trial.settings.title, "root": request.scope.get("root_path", "")}
+            return render_page("error", error.status_code, **about, message=words)
         body = error_body(CODES.get(error.status_code, "refused"), str(error.detail))
         return JSONResponse(body, error.status_code, error.headers)
     # The database is away: nothing was acknowledged, and sending it again is safe.

@@ -19,6 +19,8 @@ from tests.service.support.postgres import free_port
 
 
 class Server:
+    ready = "/readyz"
+
     def __init__(self, study_file, url, workers):
         self.port, self._log = free_port(), study_file.with_suffix(f".{free_port()}.log")
         self._command = [sys.executable, "-m", "surefoot", "serve", "--study", str(study_file), "--port", str(self.port)]
@@ -41,7 +43,7 @@ class Server:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             try:
-                if self.ask("GET", "/readyz")[0] == 200:
+                if self.ask("GET", self.ready)[0] == 200:
                     return
             except OSError:
                 time.sleep(0.05)

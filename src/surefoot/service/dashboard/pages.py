@@ -257,7 +257,7 @@ def require_role(*roles: str) -> Any:
             if viewer.is_blind:
                 await run_in_threadpool(record_view, viewer, request)
             return viewer
-        if request.url.path == f"{viewer.root}/":
+        if request.url.path == "/":
             raise RedirectError(viewer.pages[0][0].removeprefix(viewer.root))
         raise ApiError(403, "forbidden", f"this page is not for the role {role}; ask an admin what you need")
 
@@ -266,7 +266,7 @@ def require_role(*roles: str) -> Any:
 
 def record_view(viewer: Viewer, request: Request) -> None:
     """What somebody who is blinded looks at is on the trail, so that the trial can show what they did not see."""
-    path = request.url.path.removeprefix(viewer.root) + (f"?{viewer.query}" if viewer.query else "")
+    path = request.url.path + (f"?{viewer.query}" if viewer.query else "")
     with viewer.trial.database.transaction() as connection:
         access.record_action(connection, viewer.caller.name, "viewed", path)
 
