@@ -6,14 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import surefoot as sf
-from surefoot.rehearsal.plan import RehearsalPlan
+from surefoot.inference.intervals import Interval
+from surefoot.rehearsal.plan import RANGE, RehearsalPlan
 from surefoot.rehearsal.rehearsal import make_manifest
 from surefoot.trial_rules import proposals
 from tests.cli.typed import type_command
@@ -152,6 +155,14 @@ def test_a_rehearsal_shows_itself(found, tmp_path):
     assert {"environment", "candidate", "outcome", "outcome_lower", "outcome_simulation_error", "rejections_upper"} <= set(
         frame.column_names
     )
+
+
+def test_only_ranges_that_are_rehearsed_are_announced(found):
+    interval = Interval(0.0, 1.0, -2.0, 2.0)
+    effects = SimpleNamespace(now=interval, later=interval, later_is_unclear=True)
+    plain = replace(found, effects=effects)
+    assert "cannot tell" in plain.effect_sentences[1] and "both ends" not in plain.effect_sentences[1]
+    assert "both ends" in replace(plain, environments=RANGE).effect_sentences[1]
 
 
 def test_engines_that_are_not_there_are_refused():

@@ -123,14 +123,17 @@ class Rehearsal(ShownResult):
         if self.effects is None:
             return ["Without a pilot the effects are assumed, and intervals hold the simulation's error alone"]
         sentences = [
-            f"In the pilot a prompt changes the mean outcome at once by {show_interval(self.effects.now)}; all earlier "
-            f"prompts, as often as in the pilot, change it by {show_interval(self.effects.later)} ({self.unit})"
+            f"In the pilot a prompt changes the mean outcome ({self.unit}) at once by {show_interval(self.effects.now)}; "
+            f"all earlier prompts, as often as in the pilot, change it by {show_interval(self.effects.later)} (95 % "
+            "intervals)"
         ]
         if self.effects.later_is_unclear:
             sentences.append(
                 "The pilot cannot tell whether earlier prompts matter: nothing and a sizeable effect both lie within the "
-                "interval. Every interval below includes this; none, and both ends, are rehearsed as well"
+                "interval. Every interval below includes this"
             )
+            if any(environment.carry_over != "estimate" for environment in self.environments):
+                sentences[-1] += "; none, and both ends, are rehearsed as well"
         return sentences
 
     @property
