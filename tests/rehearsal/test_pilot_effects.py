@@ -197,3 +197,22 @@ def test_nine_people_under_a_bandit_leave_wide_intervals_around_the_effect_of_th
     error = (gains[1] - gains[0]).std(ddof=1)
     assert abs(gains[0].mean() - effect) < 2.3 * error
     assert error > 8
+
+
+def test_the_first_draws_are_the_same_however_many_there_are():
+    rng = np.random.default_rng(10)
+    sent = rng.random((6, 20)) < 0.5
+    reward = np.where(rng.random(sent.shape) < 0.5, rng.poisson(3, sent.shape) + 1.0, 0.0)
+    plain = sf.Study.parse('[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n')
+    pilot = sf.Trajectories.from_arrays(
+        rng.normal(size=(*sent.shape, 1)),
+        sent.astype(int),
+        reward,
+        probability=np.full(sent.shape, 0.5),
+        state_names=("s1",),
+    )
+    few, many = (sf.rehearsal.fit_pilot(pilot, plain, per_day=5, draws=draws).effects for draws in (3, 6))
+    for part, longer in zip(few.parts, many.parts, strict=True):
+        assert_allclose(part.lasting, longer.lasting[:4], rtol=1e-9)
+        assert_allclose(part.moderation, longer.moderation[:4], rtol=1e-9)
+    assert len(few.parts) == 2

@@ -160,7 +160,7 @@ def fit_effects(
     """
     people = len(data.participants)
     # With streams of their own the first draws are the same however many there are.
-    resampling, including = rng.spawn(2)
+    resampling, including, *priors = rng.spawn(2 + len(parts))
     resampled = resampling.multinomial(people, np.full(people, 1 / people), size=draws)
     counts = np.concatenate([np.ones((1, people)), resampled])
     inflation = np.sqrt(people / max(people - 1, 1))
@@ -176,7 +176,9 @@ def fit_effects(
     carried, response = np.reshape(responses, (-1, 2, draws + 1)).transpose(1, 2, 0)
     spread = float(np.nanstd(data.reward[data.available]))
     usual = np.array([dose[seen].mean() for dose in doses])
-    outcome = [_fit_part(data, scores, part, usual, counts, inflation, including) for part in parts]
+    outcome = [
+        _fit_part(data, scores, part, usual, counts, inflation, prior) for part, prior in zip(parts, priors, strict=True)
+    ]
     return PilotEffects(
         carried=carried,
         response=response,
