@@ -1,7 +1,8 @@
 """The report for a board: what the open part holds, what the closed part adds, and who was unblinded."""
 
 import json
-from datetime import timedelta
+from datetime import date, timedelta
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ import sqlalchemy as sa
 from surefoot.inference.intervals import ratio_interval
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import decisions, staff_actions
+from surefoot.service.operations import board
 from surefoot.service.operations.board import make_closed_report, make_open_report
 from surefoot.service.trial.adverse_events import record_event
+from surefoot.service.trial.boundaries import Boundary
 from surefoot.service.trial.participants import withdraw
 from surefoot.service.trial.states import CURRENT
 from tests.service.support.trials import column, fill
@@ -72,6 +75,21 @@ def test_the_closed_part_is_on_the_trail_and_weights_by_probability(eventful):
         assert summary.outcomes == sum(row.action == action for row in rows)
         assert (summary.adverse_events, summary.serious) == ((1, 1) if action == last else (0, 0))
     assert "4 people: rough" in report.to_html() and json.loads(report.to_json())["by_action"][0]["mean"]["low"]
+
+
+def test_the_open_part_says_that_a_boundary_was_crossed_and_the_closed_part_how_far(trial, monkeypatch):
+    day = date(2026, 3, 2)
+    harm = Boundary("harm", "Mean outcome", "steps", -0.5, 90, (day,), ((-7.75, -9.0, -0.625),))
+    burden = Boundary("burden", "Prompts a day", "prompts", 5.0, 90, (day,), ((2.5, 2.0, 3.0),))
+    monitored = SimpleNamespace(boundaries=[harm, burden], wrong_draws="hour 9: too many")
+    monkeypatch.setattr(board, "monitor_trial", lambda trial, at: monitored)
+    opened = make_open_report(trial)
+    closed = make_closed_report(trial, reason="a boundary", by="x")
+    assert [row["crossed_on"] for row in opened.boundaries] == [day, None]
+    assert [row["estimate"] is None for row in opened.boundaries] == [True, False]
+    assert "crossed on 2026-03-02" in opened.to_html() and "7.75" not in opened.to_html() + opened.to_json()
+    assert "−7.75 (−9 to −0.625)" in closed.to_html() and closed.to_dict()["boundaries"][0]["estimate"]["high"] == -0.625
+    assert "hour 9: too many" in opened.to_html()
 
 
 def test_a_report_of_a_trial_without_decisions_has_no_numbers_to_believe(trial):

@@ -28,6 +28,7 @@ from surefoot.service.database.schema import (
     updates,
 )
 from surefoot.service.trial.adverse_events import RELATIONS, list_events
+from surefoot.service.trial.boundaries import Boundary, monitor_trial
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_statuses
 from surefoot.service.trial.states import CURRENT
 from surefoot.service.trial.trial import Trial
@@ -84,6 +85,10 @@ class BoardReport:
     reasons: list[dict[str, Any]]
     """Withdrawals and pauses."""
     unblindings: list[dict[str, Any]]
+    boundaries: list[dict[str, Any]]
+    """With the day on which each was crossed; the last estimate of one by action only in the closed part."""
+    wrong_draws: str | None
+    """Draws that disagree with their probabilities, in words; None where all agree."""
     by_action: list[ActionSummary] | None
     """The closed part; None in an open report."""
     people: int
@@ -141,6 +146,7 @@ def record_unblinding(trial: Trial, subject: str, *, reason: str, by: str) -> No
 def _make_report(trial: Trial, since: datetime | None, *, closed: bool) -> BoardReport:
     zone = trial.settings.zone
     names = name_keys(trial.database)
+    monitored = monitor_trial(trial, now())
     with trial.database.snapshot() as connection:
         counter = _Counter(connection, since)
         events = list_events(connection)
@@ -182,9 +188,23 @@ def _make_report(trial: Trial, since: datetime | None, *, closed: bool) -> Board
                 }
                 for row in seen
             ],
+            boundaries=[_describe_boundary(boundary, closed=closed) for boundary in monitored.boundaries],
+            wrong_draws=monitored.wrong_draws,
             by_action=by_action,
             people=people,
         )
+
+
+def _describe_boundary(boundary: Boundary, *, closed: bool) -> dict[str, Any]:
+    shown = boundary.estimates[-1:] if closed or not boundary.by_action else ()
+    return {
+        "kind": boundary.kind,
+        "title": boundary.title,
+        "limit": boundary.limit,
+        "unit": boundary.unit,
+        "crossed_on": boundary.crossed_on if boundary.limit is not None else None,
+        "estimate": dict(zip(("value", "low", "high"), shown[0], strict=True)) if shown else None,
+    }
 
 
 def _select_since(
