@@ -36,13 +36,11 @@ def adapt_errors(
     """
     equations = make_equations(estimate, batch, make, distal=distal)
     people = np.unique(estimate.function.batch.person)
-    covariances = []
-    for scores in (estimate.scores, estimate.corrected_scores):
-        everybody = np.zeros((len(batch.order.participants), len(estimate.root)))
-        everybody[people] = scores
-        covariance = history.find_covariance(replace(equations, scores=everybody))
-        covariances.append(estimate.function.back.T @ covariance @ estimate.function.back)
-    return replace(estimate, plain=covariances[0], corrected=covariances[1])
+    scores = np.zeros((2, len(batch.order.participants), len(estimate.root)))
+    scores[:, people] = estimate.scores, estimate.corrected_scores
+    back = estimate.function.back
+    plain, corrected = (back.T @ covariance @ back for covariance in history.find_covariances(equations, list(scores)))
+    return replace(estimate, plain=plain, corrected=corrected)
 
 
 def make_equations(estimate: Estimate, batch: ExcursionBatch, make: Make, *, distal: bool = False) -> TrialEquations:

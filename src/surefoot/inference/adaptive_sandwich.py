@@ -296,14 +296,18 @@ class UpdateHistory:
 
     def find_covariance(self, equations: TrialEquations) -> Floats:
         """The covariance of the coefficients of an analysis, (p, p)."""
-        influences = np.linalg.solve(equations.bread, equations.sum_scores().T).T
+        return self.find_covariances(equations, [equations.sum_scores()])[0]
+
+    def find_covariances(self, equations: TrialEquations, scores: Sequence[Floats]) -> list[Floats]:
+        """The same for several versions of ψ of every participant, such as those with corrections for small samples."""
+        influences = [np.linalg.solve(equations.bread, score.T).T for score in scores]
         if not self._updates:
-            return np.asarray(influences.T @ influences)
+            return [np.asarray(influence.T @ influence) for influence in influences]
         effects = _find_final_effects(equations, self._decisions)
         carried = self._carry(effects)
-        influences = influences + carried @ effects.mean.reshape(-1, influences.shape[1])
-        uncertain = np.einsum("kl,jkl->j", carried.T @ carried, effects.covariance)
-        return np.asarray(influences.T @ influences + np.diag(uncertain))
+        moved = carried @ effects.mean.reshape(-1, len(equations.bread))
+        uncertain = np.diag(np.einsum("kl,jkl->j", carried.T @ carried, effects.covariance))
+        return [np.asarray((influence + moved).T @ (influence + moved) + uncertain) for influence in influences]
 
 
 def _find_final_effects(equations: TrialEquations, decisions: Decisions) -> LaterEffects:

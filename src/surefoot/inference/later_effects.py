@@ -61,8 +61,8 @@ class Decisions:
         windows = int((ends - starts).max() - 1).bit_length()
         lags = 2 ** np.arange(windows + 1)
         self.rows = rows
-        self.edges = np.minimum(rows + lags[:, None], ends[participant[rows]])
-        """Where windows of later rows begin, and the last one ends, (windows + 1, decisions)."""
+        self.edges = np.minimum(rows[:, None] + lags, ends[participant[rows], None])
+        """Where windows of later rows begin, and the last one ends, (decisions, windows + 1)."""
         self.treatments = probabilities.shape[1] - 1
         shares = probabilities[:, 1:]
         self.centred = (action[:, None] == np.arange(1, self.treatments + 1)) - shares
@@ -88,50 +88,44 @@ class Decisions:
         early
             Further windows, at rows that are not later: sums and counts for the decisions, (first, functions) and (first,).
         """
-        passed = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-        counted = np.concatenate([[0.0], np.cumsum(present)])
-        sums = list(early)
-        below = passed[self.edges[0, :first]]
-        fewer = counted[self.edges[0, :first]]
-        for edge in self.edges[1:, :first]:
-            above = passed[edge]
-            more_rows = counted[edge]
-            sums.append((above - below, more_rows - fewer))
-            below = above
-            fewer = more_rows
-        members = self.by_participant[:, :first]
-        estimates = [self._regress(total, count, members) for total, count in sums]
+        both = np.column_stack([values, present])
+        passed = np.concatenate([np.zeros((1, both.shape[1])), np.cumsum(both, axis=0)])
+        later = np.diff(passed[self.edges[:first]], axis=1)
+        before = [np.column_stack([total, count])[:, None] for total, count in early]
+        windows = np.concatenate([*before, later], axis=1)
+        counts = windows[:, :, -1]
+        estimates, variances = self._regress(windows[:, :, :-1], counts)
         size = len(early)
-        blocks = [estimates[number : number + 1] for number in range(size)] + [estimates[size:]]
+        blocks = [slice(number, number + 1) for number in range(size)] + [slice(size, None)]
         means = []
-        variances = []
+        covariance = np.zeros((values.shape[1], *[windows.shape[1] * self.treatments] * 2))
         for block in blocks:
-            mean, variance = shrink(np.stack([b for b, _ in block]), np.stack([v for _, v in block]))
+            mean, spread = shrink(estimates[block], variances[block])
             means.append(mean)
-            variances.append(variance)
-        covariance = np.zeros((values.shape[1], *[len(sums) * self.treatments] * 2))
-        begin = 0
-        for variance in variances:
-            end = begin + variance.shape[1]
-            covariance[:, begin:end, begin:end] = variance
-            begin = end
-        return LaterEffects(np.concatenate(means), covariance, np.column_stack([count for _, count in sums]))
+            begin = block.start * self.treatments
+            end = begin + spread.shape[1]
+            covariance[:, begin:end, begin:end] = spread
+        return LaterEffects(np.concatenate(means), covariance, counts)
 
-    def _regress(self, total: Floats, count: Floats, members: csc_array) -> tuple[Floats, Floats]:
-        """Effects on one more row of a window, (treatments, functions), and their variances, clustered by participant."""
-        first, functions = total.shape
-        products = self.centred[:first, :, None] * total[:, None, :]
-        expected = count[:, None, None] * self.spread[:first]
-        moments = (members @ products.reshape(first, -1)).reshape(self.people, self.treatments, functions)
-        spreads = (members @ expected.reshape(first, -1)).reshape(self.people, self.treatments, self.treatments)
+    def _regress(self, totals: Floats, counts: Floats) -> tuple[Floats, Floats]:
+        """Effects on one more row of each window, (windows, treatments, functions), and their variances, clustered by
+        participant; 0 where they cannot be known."""
+        first, windows, functions = totals.shape
+        products = self.centred[:first, None, :, None] * totals[:, :, None, :]
+        expected = counts[:, :, None, None] * self.spread[:first, None]
+        members = self.by_participant[:, :first]
+        shape = (self.people, windows, self.treatments)
+        moments = (members @ products.reshape(first, -1)).reshape(*shape, functions)
+        spreads = (members @ expected.reshape(first, -1)).reshape(*shape, self.treatments)
         gram = spreads.sum(axis=0)
-        people = np.count_nonzero(spreads.any(axis=(1, 2)))
-        if people < 2 or np.linalg.eigvalsh(gram)[0] <= 1e-9 * np.trace(gram):
-            return np.zeros((self.treatments, functions)), np.zeros((self.treatments, functions))
-        inverse = np.linalg.inv(gram)
+        people = spreads.any(axis=(2, 3)).sum(axis=0)
+        smallest = np.linalg.eigvalsh(gram)[:, 0]
+        known = (people > 1) & (smallest > 1e-9 * np.trace(gram, axis1=1, axis2=2))
+        inverse = np.linalg.inv(np.where(known[:, None, None], gram, np.eye(self.treatments)))
         effects = inverse @ moments.sum(axis=0)
         residuals = inverse @ (moments - spreads @ effects)
-        return effects, (residuals**2).sum(axis=0) * people / (people - 1)
+        variances = (residuals**2).sum(axis=0) * (people / np.maximum(people - 1, 1))[:, None, None]
+        return effects * known[:, None, None], variances * known[:, None, None]
 
 
 def shrink(estimates: Floats, variances: Floats) -> tuple[Floats, Floats]:
