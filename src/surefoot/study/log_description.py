@@ -114,7 +114,7 @@ class StateVariable(Section):
     """Values of this column that stand for "missing", such as -99."""
     range: Range | None = None
     """Values outside count as missing."""
-    unit: Text = ""
+    unit: str = ""
     """Of the values, for the programmers of the app: the service's description of the API names it."""
     scaling: Annotated[Scaling | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     """`none`, or { centre = …, scale = … }."""
@@ -215,7 +215,7 @@ class Reward(Section):
     """Values of this column that stand for "missing", such as -99."""
     range: Range | None = None
     """Values outside count as missing; applied before everything else."""
-    unit: Text = ""
+    unit: str = ""
     """Of the values, for the programmers of the app."""
     winsorise: Range | None = None
     """Values outside are moved to the limit; applied before the transform."""
