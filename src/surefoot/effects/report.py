@@ -13,6 +13,7 @@ from surefoot.data.log_columns import Place, frame_row
 from surefoot.effects.adaptive_errors import adapt_errors
 from surefoot.effects.analysis import INTERCEPT, Analysis, Floats, parse_terms
 from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly, make_mean, solve
+from surefoot.effects.groups import HEADERS, GroupSummary, describe_groups
 from surefoot.effects.result import (
     ContrastResults,
     EffectResult,
@@ -196,6 +197,8 @@ class EffectsReport(ShownResult):
     """Why, and what each kind answers."""
     error_warning: str = ""
     """Why the report cannot use the valid ones; empty where it does."""
+    groups: tuple[GroupSummary, ...] = ()
+    """Prompts, outcomes, missing values and effects of the groups in `[groups]`."""
 
     def __repr__(self) -> str:
         first = self.table[0]
@@ -241,6 +244,7 @@ class EffectsReport(ShownResult):
             "other_treatment_of_missing": self.other_missing,
             "sensitivity": self.sensitivity,
             "quality": self.quality,
+            "groups": [{**to_plain(group), "small": group.is_small} for group in self.groups],
             "sentences": self.sentences,
             "notes": self.notes,
         }
@@ -278,6 +282,8 @@ class EffectsReport(ShownResult):
             wrap=lambda sentence: textwrap.fill(sentence, WIDTH),
             lay_out=lay_out,
             compare=compare,
+            lay_out_groups=lambda groups: lay_out_table([group.cells for group in groups], HEADERS),
+            group_sentences=describe_groups(self.groups),
         )
         console.out(text.rstrip(), highlight=False)
 
@@ -294,7 +300,14 @@ class EffectsReport(ShownResult):
                 (line, "A straight line with its pointwise 95 % band; a trend of another shape would look otherwise.")
             )
         return render(
-            "effects.html", title=title, source=source, report=self, charts=charts, estimator=ESTIMATORS[self.estimator]
+            "effects.html",
+            title=title,
+            source=source,
+            report=self,
+            charts=charts,
+            estimator=ESTIMATORS[self.estimator],
+            group_headers=HEADERS,
+            group_sentences=describe_groups(self.groups),
         )
 
     @property

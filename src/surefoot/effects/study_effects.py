@@ -14,6 +14,7 @@ from surefoot.data.log_columns import Problems
 from surefoot.data.log_table import name_file
 from surefoot.effects.analysis import OUTCOME_MISSING, Analysis, Floats
 from surefoot.effects.estimators import ESTIMATORS
+from surefoot.effects.groups import GroupSummary, summarise_groups
 from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Words, adjust_rows, analyse, list_rows
 from surefoot.effects.result import EffectResult, Options, fit_analysis
 from surefoot.effects.standard_errors import ErrorChoice, choose_errors
@@ -24,6 +25,8 @@ from surefoot.log_checks.probabilities import require_stated_probabilities
 from surefoot.study.log_reader import read_further_columns
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from surefoot.data.trajectories import Trajectories
     from surefoot.study import Study, StudyLogs
     from surefoot.study.trial_section import EffectsSection
@@ -91,7 +94,41 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         screened=_compare_screens(study, settings, read, path, report, choice),
         error_sentences=choice.sentences,
         error_warning=choice.warning,
+        groups=_analyse_groups(study, settings, checked, path, frame, options, choice),
     )
+
+
+def _analyse_groups(
+    study: Study,
+    settings: EffectsSection,
+    read: StudyLogs,
+    path: str | Path,
+    frame: Any,
+    options: Options,
+    choice: ErrorChoice,
+) -> tuple[GroupSummary, ...]:
+    """The groups that the study names, with the average effect at the first lag."""
+    lag = settings.lags[0]
+    numerator = None if isinstance(settings.numerator, str) else settings.numerator
+
+    def estimate(name: str, rows: NDArray[np.bool_]) -> tuple[EffectRow, ...]:
+        part = frame.filter(rows)
+        # What a group has in common controls for nothing within it.
+        alike = {column for column in part.column_names if len(part[column].unique()) < 2}
+        controls = tuple(term for term in options["controls"] if term not in alike)
+        average = Options(**{**options, "controls": controls, "moderators": (), "numerator": numerator, "lag": lag})
+        # Other rows stay, because updates learned from them, but count as not available.
+        columns = {column: frame[column].to_numpy(zero_copy_only=False) for column in frame.column_names}
+        columns[str(options["available"])] = columns[str(options["available"])] & rows
+        result = fit_analysis(
+            make_frame(columns, "pyarrow"), Analysis(**average), estimator=settings.estimator, check_draws=False
+        )
+        if choice.history is not None:
+            result = result.adapt(choice.history).with_errors(choice.used)
+        return tuple(list_rows(name, result))
+
+    whole_people = lag > 0 or ESTIMATORS[settings.estimator].distal
+    return summarise_groups(study, read, path, estimate, whole_people=whole_people)
 
 
 def _list_options(study: Study, settings: EffectsSection, available: str) -> Options:

@@ -144,6 +144,9 @@ class Study(LogDescription):
     """`[monitoring]`: boundaries for the board of a trial."""
     trial: TrialSection | None = None
     """`[trial]`: only for studies that `surefoot serve` runs."""
+    groups: dict[str, str] = Field(default_factory=dict)
+    """`[groups]`: groups that `surefoot effects` describes one by one, each with the column, or state variable, that holds
+    its levels."""
 
     _text: str | None = PrivateAttr(default=None)
     _method: Method | None = PrivateAttr(default=None)
@@ -192,6 +195,7 @@ class Study(LogDescription):
                     problem = f"'{name}' is not a state variable{did_you_mean(name, known)}"
                     remedy = f"what is known before the decision stands in a section [state.{name}]"
                     raise KeyedError(("effects", key), f"{problem}; {remedy}; there are {list(self.state)}")
+        self._check_groups()
         if self.trial is not None:
             self._check_trial(self.trial)
         return self
@@ -205,6 +209,15 @@ class Study(LogDescription):
                 words = "a bounded sequence needs the range of the outcome; write [reward] range = [lowest, highest]"
                 raise KeyedError(("monitoring", "sequence"), words)
         return self
+
+    def _check_groups(self) -> None:
+        outcomes = {self.reward.column: "the reward", self.actions.column: "the action"}
+        for name, column in self.groups.items():
+            if column in outcomes:
+                words = f"'{column}' is {outcomes[column]}, which is known only after the decision; name another column"
+                raise KeyedError(("groups", name), words)
+            if column in self.derived_states:
+                raise KeyedError(("groups", name), f"'{column}' is derived and has no column in the logs; name one that has")
 
     def _check_trial(self, trial: TrialSection) -> None:
         for role in ("available", "probability"):
