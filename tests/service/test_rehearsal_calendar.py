@@ -8,12 +8,13 @@ import pytest
 import sqlalchemy as sa
 from pyarrow import csv
 
+from surefoot.personalisation.resampling import find_certainty
 from surefoot.rehearsal.plan import UPDATE_HOUR, Candidate, TrialDesign
 from surefoot.rehearsal.trial_files import write_trial
 from surefoot.rehearsal.trial_run import DECIDERS, run_trials
 from surefoot.service.database import clock
 from surefoot.service.database.schema import decisions, updates
-from surefoot.service.operations.export import EXPORTS
+from surefoot.service.operations.export import EXPORTS, write_policies_text
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide_batch, record_outcomes
 from surefoot.service.trial.participants import register_participant
@@ -21,7 +22,7 @@ from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates.updates import begin_update, run_update
 from surefoot.simulators import HeartSteps
 from surefoot.study import Study
-from surefoot.study.trial_updates import read_trial_updates
+from surefoot.study.trial_updates import read_policy_versions, read_trial_updates
 
 BEGIN = datetime(2026, 3, 2, tzinfo=UTC)
 SEED = 3
@@ -189,9 +190,16 @@ def compare_files(trial, study, record, folder):
         ("updates", "decisions.updates.csv"),
     ):
         EXPORTS[name](trial, folder / path, "csv")
+    (folder / "decisions.policies.json").write_text(write_policies_text(trial))
     simulated = write_trial(record, study, folder / "simulated")
     exported = read_trial_updates(study, folder, study.read(folder))
     written = read_trial_updates(study, simulated, study.read(simulated))
+    certainty = [
+        find_certainty(study.read(path).logs, updates.policy, read_policy_versions(path))
+        for path, updates in ((folder, exported), (simulated, written))
+    ]
+    np.testing.assert_allclose(*certainty, rtol=1e-9)
+    assert np.isfinite(certainty[0]).any()
     made_by = np.array([0, *(exported.made_by[version] for version in sorted(exported.made_by))])  # policies count from 1
     np.testing.assert_array_equal(made_by[exported.policy], written.policy)
     np.testing.assert_array_equal(exported.before, written.before)
