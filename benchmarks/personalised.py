@@ -140,13 +140,15 @@ def write_table():
     rows = read_results()
     for effect, pooling in SETTINGS:
         chosen = [row for row in rows if (row["effect"], row["pooling"]) == (effect, pooling)]
-        if chosen:
+        if len(chosen) > 1:
             shares = [
                 show_share([row[name] <= 0.05 for row in chosen]) for name in ("p_value", "spread_p_value", "lean_p_value")
             ]
-            people = np.mean([np.array(row["participants"]) <= 0.05 for row in chosen])
+            people = 100 * np.mean([np.array(row["participants"]) <= 0.05 for row in chosen], axis=1)
+            error = people.std(ddof=1) / np.sqrt(len(people))
             name = f"± {effect}" if effect else "none"
-            lines.append(f"| {name} | `{pooling}` | {len(chosen)} | {' | '.join(shares)} | {100 * people:.1f} |")
+            cells = [name, f"`{pooling}`", str(len(chosen)), *shares, f"{people.mean():.1f} ± {error:.1f}"]
+            lines.append(f"| {' | '.join(cells)} |")
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
