@@ -201,3 +201,16 @@ def test_what_cannot_be_rerun_is_refused(trial, tmp_path):
     updates.write_text("\n".join([rows[0], *rows[2:]]) + "\n")
     with pytest.raises(InputError, match="policy version 1 decided and was not learned in the trial"):
         check_personalisation(STUDY, written)
+
+
+def test_people_whose_last_day_is_incomplete_repeat_it_too(trial):
+    logs = trial[0].logs
+    cut = logs[np.setdiff1d(np.arange(len(logs)), logs.starts[1:] - 1)]  # without everybody's last decision point
+    points = np.diff(cut.starts)
+    assert (points % 4 > 0).any()
+    people = sf.rehearsal.fit_pilot(cut, STUDY, per_day=4, draws=2)
+    again = people.start(seed=1).advance(sf.policies.coin(2), int(points.max())).logs()
+    rows = np.concatenate([first + np.arange(count) for first, count in zip(again.starts[:-1], points, strict=True)])
+    # Prompts are taken to have moved the mood a little.
+    assert_allclose(again.state[rows, 0], cut.state[cut.order, 0], atol=0.5)
+    assert_array_equal(again.available[rows], cut.available[cut.order])
