@@ -1,7 +1,10 @@
-"""Decisions per second and their latency, on SQLite and PostgreSQL, beside a bare FastAPI route that inserts one row.
+"""Decisions per second, their latency and processor time, compared with two bare FastAPI routes that insert one row.
 
-Both are served by uvicorn with the same workers, database settings and clients, in turns, in one run; the ratios count, not
-the seconds. PostgreSQL takes part where its programs are installed, or where SUREFOOT_TEST_POSTGRES names a server.
+One route inserts its row by SQLAlchemy, as most services do; the other by the plain driver (sqlite3 with a lock, psycopg
+with one connection for each thread), which is the harder measure. All are served by uvicorn with the same workers, database
+settings and clients, in turns, in one run; the ratios count, not the seconds. On a busy machine the processor time of the
+server is what can be compared. PostgreSQL takes part where its programs are installed, or where SUREFOOT_TEST_POSTGRES names
+a server.
 """
 
 import argparse
@@ -12,16 +15,19 @@ import re
 import selectors
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import psycopg
 import sqlalchemy as sa
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -40,9 +46,14 @@ from surefoot.service.trial.api_models import DecisionRequest, Outcome  # noqa: 
 from surefoot.service.trial.trial import open_trial  # noqa: E402
 from surefoot.service.updates import updates  # noqa: E402
 
-SECONDS, PEOPLE = 1.5, 40
+SECONDS, PEOPLE = 1.0, 40
 CLIENTS = {1: 0.5, 8: 1.0, 32: 1.5}
-"""How many ask at once, and the share of the bare route's decisions per second that the service must reach."""
+"""How many ask at once, and the share of the plain driver's decisions per second that the service should reach."""
+ROUTES = {
+    "sqlalchemy": "service:insert_by_sqlalchemy",
+    "driver": "service:insert_by_driver",
+    "surefoot": "surefoot.service.app:from_environment",
+}
 STUDY = """\
 [columns]
 participant = "participant"
@@ -70,27 +81,62 @@ WHEN = "2026-03-01T10:00:00Z"
 LATER = "2026-03-01T12:00:00Z"
 
 
-def bare():
-    """The least that a service which records something can do: one route, one INSERT, the same engine."""
-    database = databases.connect(os.environ["SUREFOOT_DATABASE"])
-    table = sa.Table("bare", sa.MetaData(), sa.Column("id", sa.String(32), primary_key=True), sa.Column("body", sa.Text))
-    app = FastAPI()
+class Body(BaseModel):
+    participant_id: str
+    decision_idx: int
+    timestamp: str
+    availability: bool
+    context: dict[str, float]
 
-    class Body(BaseModel):
-        participant_id: str
-        decision_idx: int
-        timestamp: str
-        availability: bool
-        context: dict[str, float]
+
+def make_bare_app(insert_row):
+    """The least that a service which records something can do: one route, one INSERT."""
+    app = FastAPI()
 
     @app.post("/api/v1/decisions")
     def insert(body: Body) -> dict[str, str]:
-        row = {"id": uuid.uuid4().hex, "body": body.model_dump_json()}
-        with database.engine.begin() as connection:
-            connection.execute(sa.insert(table), row)
-        return {"id": row["id"]}
+        row_id = uuid.uuid4().hex
+        insert_row(row_id, body.model_dump_json())
+        return {"id": row_id}
 
     return app
+
+
+def insert_by_sqlalchemy():
+    """With the service's own engine."""
+    database = databases.connect(os.environ["SUREFOOT_DATABASE"])
+    table = sa.Table("bare", sa.MetaData(), sa.Column("id", sa.String(32), primary_key=True), sa.Column("body", sa.Text))
+
+    def insert_row(row_id, text):
+        with database.engine.begin() as connection:
+            connection.execute(sa.insert(table), {"id": row_id, "body": text})
+
+    return make_bare_app(insert_row)
+
+
+def insert_by_driver():
+    """Without SQLAlchemy, and without threads that poll for SQLite's lock."""
+    url = make_url(os.environ["SUREFOOT_DATABASE"])
+    if url.get_backend_name() == "sqlite":
+        connection = sqlite3.connect(url.database, check_same_thread=False, isolation_level=None)
+        for setting in databases.PRAGMAS:
+            connection.execute(f"PRAGMA {setting}")
+        lock = threading.Lock()
+
+        def insert_row(row_id, text):
+            with lock:
+                connection.execute("INSERT INTO bare VALUES (?, ?)", (row_id, text))
+
+        return make_bare_app(insert_row)
+    settings = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    own = threading.local()
+
+    def insert_row(row_id, text):
+        if not hasattr(own, "connection"):
+            own.connection = psycopg.connect(settings, autocommit=True)
+        own.connection.execute("INSERT INTO bare VALUES (%s, %s)", (row_id, text))
+
+    return make_bare_app(insert_row)
 
 
 @contextmanager
@@ -117,10 +163,20 @@ def served(factory, workers, environment):
             except OSError:
                 time.sleep(0.05)
         time.sleep(2 if workers > 1 else 0.5)
-        yield port
+        yield port, process.pid
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def read_processor_seconds(group):
+    """Of all processes of a server, so far."""
+    ticks = 0
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = file.read_text().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12]) if int(fields[2]) == group else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def body(participant, index):
@@ -212,27 +268,28 @@ def compare(url, workers, study_file, rounds):
     """Rates and latencies for every number of clients, the two servers in turns."""
     key = prepared(url)
     environment = {"SUREFOOT_DATABASE": url, "SUREFOOT_STUDY": str(study_file), "OPENBLAS_NUM_THREADS": "1"}
-    found = {}
-    with (
-        served("service:bare", workers, environment) as bare_port,
-        served("surefoot.service.app:from_environment", workers, environment) as port,
-    ):
-        places, first = {"bare": bare_port, "surefoot": port}, 1_000_000
+    results = {}
+    first = 1_000_000
+    with ExitStack() as servers:
+        running = {name: servers.enter_context(served(factory, workers, environment)) for name, factory in ROUTES.items()}
         for clients in CLIENTS:
-            times = {name: [] for name in places}
+            times = {name: [] for name in running}
+            processor = dict.fromkeys(running, 0.0)
             # The first round warms up and does not count.
             for number in range(-1, rounds):
-                for name, where in places.items():
+                for name, (port, group) in running.items():
                     first += 100_000
                     seconds = SECONDS if number >= 0 else 0.5
-                    latencies = load(where, key, clients, first, seconds)
+                    before = read_processor_seconds(group)
+                    latencies = load(port, key, clients, first, seconds)
                     if number >= 0:
                         times[name].append(latencies)
-            found[str(clients)] = summarise(times)
-    return found
+                        processor[name] += read_processor_seconds(group) - before
+            results[str(clients)] = summarise(times, processor)
+    return results
 
 
-def summarise(times):
+def summarise(times, processor):
     rates = {name: np.array([len(one) / SECONDS for one in rounds]) for name, rounds in times.items()}
     result = {
         name: {
@@ -244,8 +301,12 @@ def summarise(times):
         }
         for name, rounds in times.items()
     }
-    result["ratio"] = round(float(np.median(rates["surefoot"] / rates["bare"])), 3)
-    result["p99_ratio"] = round(result["surefoot"]["p99_ms"] / result["bare"]["p99_ms"], 3)
+    for name, rounds in times.items():
+        result[name]["processor_ms"] = round(1e3 * processor[name] / sum(map(len, rounds)), 3)
+    for name in ("sqlalchemy", "driver"):
+        result[name]["processor_ratio"] = round(result[name]["processor_ms"] / result["surefoot"]["processor_ms"], 3)
+        result[name]["ratio"] = round(float(np.median(rates["surefoot"] / rates[name])), 3)
+        result[name]["p99_ratio"] = round(result["surefoot"]["p99_ms"] / result[name]["p99_ms"], 3)
     return result
 
 
@@ -295,15 +356,18 @@ def main():
 
 def show(results):
     print(f"load of the machine before: {results['load_before']:.1f}")
-    print(f"{'':<36}{'per second':>12}{'p50 ms':>9}{'p95 ms':>9}{'p99 ms':>9}{'share':>8}{'wanted':>8}")
+    heads = f"{'per second':>12}{'p50 ms':>9}{'p95 ms':>9}{'p99 ms':>9}{'CPU ms':>8}{'ratio':>8}{'share':>8}{'wanted':>8}"
+    print(f"{'':<44}{heads}")
     for database, by_clients in results["databases"].items():
         for clients, rows in by_clients.items():
-            for name in ("bare", "surefoot"):
+            for name in ROUTES:
                 one = rows[name]
-                share = f"{rows['ratio']:>8.2f}{CLIENTS[int(clients)]:>8.2f}" if name == "surefoot" else ""
+                share = "" if name == "surefoot" else f"{one['ratio']:>8.2f}"
+                share += f"{CLIENTS[int(clients)]:>8.2f}" if name == "driver" else ""
                 numbers = "".join(f"{one[f'p{percent}_ms']:>9.1f}" for percent in (50, 95, 99))
                 title = f"{database}, {clients} client(s), {name}"
-                print(f"{title:<40}{one['per_second']:>8.0f}{numbers}{share}")
+                ratio = f"{one['processor_ratio']:>8.2f}" if "processor_ratio" in one else ""
+                print(f"{title:<48}{one['per_second']:>8.0f}{numbers}{one['processor_ms']:>8.2f}{ratio:>8}{share}")
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ def create_app(trial: Trial, name: str = "") -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # every request would ask whether anybody listens
     )
     limits = trial.settings.limits
     app.state.trial = trial
@@ -81,7 +82,8 @@ def create_app(trial: Trial, name: str = "") -> FastAPI:
     # Imports that the first request would otherwise wait for.
     context_to_state(trial.study, {}, dict.fromkeys(trial.study.derived_states, 0.0))
     for router in (routes.router, routes.public, dashboard.router):
-        app.include_router(router)
+        # Not by `include_router`, whose routers are searched twice for every request.
+        app.router.routes.extend(router.routes)
     app.state.description = Description(app, trial)
     for kind in (HTTPException, RequestValidationError, *DATABASE_FAULTS):
         app.add_exception_handler(kind, _answer_error)

@@ -17,6 +17,7 @@ ROUTES = {
     ("GET", "/updates/1"): "admin",
     ("GET", "/policies"): "admin",
     ("POST", "/policies/1/activate"): "admin",
+    ("GET", "/participants/p1/next"): "app",
     ("POST", "/participants/p1/withdraw"): "admin",
     ("POST", "/participants/p1/pause"): "admin",
     ("POST", "/study/pause"): "admin",

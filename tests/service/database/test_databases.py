@@ -60,11 +60,10 @@ def test_a_connection_that_comes_back_after_the_end_is_closed(empty):
 
 
 def test_a_connection_that_is_opened_while_the_database_closes_is_closed_too(empty):
-    """A thread had asked the pool, which was closed before the connection was made."""
-
+    """A thread had asked the pool, which was closed before the connection was ready."""
     closed = []
 
-    @sa.event.listens_for(empty.engine, "do_connect")
+    @sa.event.listens_for(empty.engine, "connect", insert=True)
     def close_first(*_):
         if not closed:
             closed.append(True)

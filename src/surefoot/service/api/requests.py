@@ -322,9 +322,7 @@ def parse_strict_json(body: bytes) -> Any:
             brackets = re.findall(r"[][{}]", STRINGS.sub("", text))
             if max(accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0) > MAXIMUM_DEPTH:
                 raise ApiError(400, "too_deep", f"the body is nested more than {MAXIMUM_DEPTH} deep")
-        value = json.loads(
-            text, parse_constant=_parse_finite, parse_float=_parse_finite, object_pairs_hook=_refuse_duplicates
-        )
+        value = _DECODER.decode(text)
         if "\\u" in text:
             plain = json.dumps(value, ensure_ascii=False)
             plain.encode("utf-8")
@@ -352,3 +350,6 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0][:100]
         raise ApiError(400, "duplicate_field", f"the field '{twice}' occurs twice; send it once", twice)
     return fields
+
+
+_DECODER = json.JSONDecoder(parse_constant=_parse_finite, parse_float=_parse_finite, object_pairs_hook=_refuse_duplicates)

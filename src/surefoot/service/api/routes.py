@@ -48,18 +48,19 @@ router = APIRouter(prefix="/api/v1", route_class=AuthenticatedRoute, responses=E
 public = APIRouter(route_class=AuthenticatedRoute, tags=[PUBLIC], responses={code: ERRORS[code] for code in (500, 503)})
 
 
-@router.post("/participants", response_model=api_models.Participant, tags=["app"])
-def register(body: api_models.Registration, request: Request) -> Any:
-    """Register a participant by a pseudonym; repeating it is harmless."""
-    return participants.register_participant(request.app.state.trial.database, body.participant_id)
-
-
+# The first, because routes are tried in order.
 @router.post("/decisions", response_model=DecisionReply, tags=["app"])
 async def decide(body: api_models.DecisionRequest, request: Request) -> Response:
     """Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409."""
     state = request.app.state
     limit_rate(state.participant_limiter, body.participant_id, "this participant asks too often; wait and send it again")
     return Response(await state.recorder.decide(body), media_type="application/json")
+
+
+@router.post("/participants", response_model=api_models.Participant, tags=["app"])
+def register(body: api_models.Registration, request: Request) -> Any:
+    """Register a participant by a pseudonym; repeating it is harmless."""
+    return participants.register_participant(request.app.state.trial.database, body.participant_id)
 
 
 @router.post("/outcomes", response_model=api_models.OutcomeReceipts, tags=["app"])

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from surefoot.errors import InputError
-from surefoot.service.database.ledger import LOCK_LEDGER, PENDING, write_pending
+from surefoot.service.database.ledger import CHAIN, LOCK_LEDGER, PENDING, chain, write_pending
 from surefoot.service.database.pool import ClosingPool
 
 DEFAULT_URL = "sqlite:///surefoot.db"
@@ -199,6 +199,7 @@ def _listen(engine: sa.Engine, default: str) -> None:
     def _settle(connection: Any, record: Any) -> None:
         if engine.dialect.name == "sqlite":
             connection.isolation_level = None
+            connection.create_function(CHAIN, 2, chain, deterministic=True)
             for setting in PRAGMAS:
                 connection.execute(f"PRAGMA {setting}").close()
 

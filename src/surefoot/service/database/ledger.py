@@ -36,13 +36,21 @@ LOCK_LEDGER = "SELECT pg_advisory_xact_lock(7355204)"
 COPIED_VALUES = ("reward", "expected", "value")
 """Keys of an update's result that repeat, or follow from, what one participant sent: erased with it, and so not hashed. The
 decision and the outcome that they come from are."""
-LAST_BLOCK = sa.select(ledger.c.position, ledger.c.hash).order_by(ledger.c.position.desc()).limit(1)
-CHAIN_BLOCK = sa.text(
-    "INSERT INTO ledger (position, recorded_at, entries, hash) "
-    "SELECT coalesce(last.position, 0) + 1, :recorded_at, :entries, sha256(coalesce(last.hash, :beginning) || :digest) "
-    "FROM (SELECT 1) AS always LEFT JOIN (SELECT position, hash FROM ledger ORDER BY position DESC LIMIT 1) AS last ON true"
-).bindparams(sa.bindparam("recorded_at", type_=Instant))
-"""Read the last block and add the next one in one message, computed by PostgreSQL."""
+CHAIN = "surefoot_chain"
+"""The function `chain`, as SQLite's connections know it."""
+_HASHES = {
+    "postgresql": "sha256(coalesce(last.hash, :beginning) || :digest)",
+    "sqlite": f"{CHAIN}(coalesce(last.hash, :beginning), :digest)",
+}
+CHAIN_BLOCK = {
+    dialect: sa.text(
+        "INSERT INTO ledger (position, recorded_at, entries, hash) "  # noqa: S608 - our own words
+        f"SELECT coalesce(last.position, 0) + 1, :recorded_at, :entries, {chained} FROM (SELECT 1) AS always "
+        "LEFT JOIN (SELECT position, hash FROM ledger ORDER BY position DESC LIMIT 1) AS last ON true"
+    ).bindparams(sa.bindparam("recorded_at", type_=Instant))
+    for dialect, chained in _HASHES.items()
+}
+"""Read the last block and add the next one in one statement."""
 
 
 @dataclass(frozen=True)
@@ -215,14 +223,8 @@ def write_pending(connection: sa.Connection, *, locked: bool) -> None:
     moment = now()
     text = json.dumps(entries, separators=(",", ":"))
     digest = digest_block(moment, text)
-    if connection.dialect.name == "postgresql":
-        block = {"recorded_at": moment, "entries": text, "digest": digest, "beginning": BEGINNING}
-        connection.execute(CHAIN_BLOCK, block)
-        return
-    last = connection.execute(LAST_BLOCK).first()
-    position, before = (0, BEGINNING) if last is None else (last.position, last.hash)
-    block = {"position": position + 1, "recorded_at": moment, "entries": text, "hash": chain(before, digest)}
-    connection.execute(sa.insert(ledger), block)
+    block = {"recorded_at": moment, "entries": text, "digest": digest, "beginning": BEGINNING}
+    connection.execute(CHAIN_BLOCK[connection.dialect.name], block)
 
 
 def digest_block(moment: datetime, entries: str) -> bytes:
