@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 import surefoot.service
 from surefoot.service.access import record_action
+from surefoot.service.database.clock import now
 from surefoot.service.database.schema import alerts, messages
 from surefoot.service.operations.verification import verify
 from surefoot.service.trial.alerts import (
@@ -93,6 +94,7 @@ def test_a_thousand_wrong_echoes_make_one_alert_with_a_count(trial):
     ]
     record_outcomes(trial, wrong)
     record_outcomes(trial, [wrong[0].model_copy(update={"proximal_outcome": -1.0})])
+    assert assess_trial(trial, now()).reasons[0][2].endswith(" had (1,001 times)")
     assert column(trial, alerts.c.times) == [1001] and column(trial, alerts.c.kind) == ["probability"]
     assert verify(trial.database).discrepancies == []
     assert close_alert(trial.database, 1, "test")

@@ -152,9 +152,11 @@ class TrialState:
 
 def assess_trial(trial: Trial, at: datetime) -> TrialState:
     """What is wrong now, and what was wrong and is not yet dealt with."""
-    unclosed = sa.select(alerts.c.kind, alerts.c.message).where(alerts.c.closed_at.is_(None)).order_by(alerts.c.id)
+    unclosed = sa.select(alerts).where(alerts.c.closed_at.is_(None)).order_by(alerts.c.id)
     with trial.database.snapshot() as connection:
-        messages = {row.kind: row.message for row in connection.execute(unclosed)}
+        messages = {}
+        for row in connection.execute(unclosed):
+            messages[row.kind] = row.message + (f" ({row.times:,} times)" if (row.times or 1) > 1 else "")
         messages |= {trouble.kind: trouble.message for trouble in find_troubles(trial, connection, at)}
     order = list(SEVERITIES)
     reasons = [(find_severity(kind), kind, message) for kind, message in messages.items()]

@@ -94,7 +94,7 @@ def _find_late_actions(trial: Trial, connection: sa.Connection, at: datetime) ->
         last = connection.scalar(sa.select(sa.func.max(staff_actions.c.done_at)).where(done))
         if began is not None and at - (last or began) > timedelta(hours=hours[action]):
             since = "since the first decision" if last is None else f"since {last:%Y-%m-%d %H:%M} UTC"
-            yield Trouble(kind, f"there was no {kind} {since}; run {command}, and look why the nightly one failed")
+            yield Trouble(kind, f"there was no {kind} {since}; run {command}, and find out why the last one is late")
 
 
 def list_folders(trial: Trial) -> list[Path]:
