@@ -7,9 +7,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from surefoot import InputError, Trajectories
 from surefoot.inference.confidence_sequences import (
     ALPHA,
     BURN_IN,
+    FIRST,
     LARGEST,
     RATES,
     TIGHTEST,
@@ -17,6 +19,8 @@ from surefoot.inference.confidence_sequences import (
     bounded_sequence,
     compare_draws,
     contrast_policies,
+    follow_contrast,
+    follow_logs,
     predict_outcomes,
     score_contrast,
 )
@@ -170,3 +174,62 @@ def test_the_stratum_that_is_wrong_comes_first():
     action = (rng.random(6000) < np.where(hour == 7, 0.75, 0.5)).astype(int)
     test = compare_draws(action, np.full((6000, 2), 0.5), {"all": (np.zeros(6000), 1), "hour": (hour, 24)})
     assert test.evidence > 20 and (test.strata[0].family, test.strata[0].label) == ("hour", 7)
+
+
+def draw_trial(rng, points, probabilities):
+    action = (rng.random((points, 1)) > np.cumsum(probabilities)).sum(axis=1)
+    return rng.random(points), action, np.tile(probabilities, (points, 1)), np.arange(points) % 4
+
+
+@pytest.mark.parametrize(("contrast", "largest"), [("effect", 5.0), ("never", 4.0), ("coin", 1.5)])
+def test_the_bound_of_scores_follows_from_range_and_limits(contrast, largest):
+    """Of sending with 0.2 to 0.8: 1/0.2, 0.8/0.2 and 0.5/0.2 − 1, times the width of the range."""
+    drawn = draw_trial(np.random.default_rng(6), 40, [0.5, 0.5])
+    sequence = follow_contrast(*drawn, contrast, (0, 2), (0.2, 0.8))
+    outcome, action, probabilities, people = drawn
+    policies = contrast_policies(probabilities, contrast)
+    scores, _ = score_contrast(outcome, action, probabilities, *policies, predict_outcomes(outcome, people))
+    expected = bounded_sequence(scores[BURN_IN:], 2 * largest)
+    np.testing.assert_allclose(sequence.high[BURN_IN:], expected.high)
+    assert np.isnan(sequence.mean[:BURN_IN]).all()
+    rare = follow_contrast(*drawn, contrast, (0, 2), (0.5, 0.5))
+    assert (rare.high[BURN_IN:] < sequence.high[BURN_IN:]).all()
+
+
+def test_probabilities_outside_the_limits_widen_the_bound():
+    drawn = draw_trial(np.random.default_rng(7), 40, [0.75, 0.25])
+    narrow, wide = (follow_contrast(*drawn, "effect", (0, 1), limits) for limits in ((0.5, 0.5), (0.25, 0.75)))
+    np.testing.assert_array_equal(narrow.high, wide.high)
+
+
+def test_a_coin_of_several_actions_has_no_bound():
+    drawn = draw_trial(np.random.default_rng(8), 130, [0.5, 0.3, 0.2])
+    for contrast, begins in (("effect", BURN_IN), ("coin", BURN_IN + FIRST - 1)):
+        sequence = follow_contrast(*drawn, contrast, (0, 1), (0.1, 0.9))
+        assert np.flatnonzero(~np.isnan(sequence.low))[0] == begins
+
+
+def test_logs_are_followed_in_the_order_of_their_times():
+    """Without unavailable decision points, missing rewards and actions that were certain."""
+    rng = np.random.default_rng(9)
+    shape = (5, 30)
+    action = rng.integers(0, 2, shape)
+    reward = np.where(rng.random(shape) < 0.2, np.nan, rng.normal(size=shape))
+    available = (rng.random(shape) < 0.8) | (action == 1)
+    probability = np.where(available, np.where(action == 1, 0.3, 0.7), 1.0)
+    logs = Trajectories.from_arrays(np.zeros((*shape, 1)), action, reward, available=available, probability=probability)
+    chosen = (available & ~np.isnan(reward)).T
+    people = np.broadcast_to(np.arange(5), (30, 5))[chosen]
+    expected = follow_contrast(reward.T[chosen], action.T[chosen], np.tile([0.7, 0.3], (chosen.sum(), 1)), people, "never")
+    for rows in (np.arange(150), rng.permutation(150)):
+        sequence = follow_logs(logs[rows], "never")
+        np.testing.assert_allclose(sequence.mean, expected.mean)
+        np.testing.assert_allclose(sequence.high, expected.high)
+
+
+def test_logs_that_cannot_be_followed_say_why():
+    state = np.zeros((2, 3, 1))
+    with pytest.raises(InputError, match="6 decision points have no probability"):
+        follow_logs(Trajectories.from_arrays(state, np.ones((2, 3)), np.zeros((2, 3))))
+    with pytest.raises(InputError, match="needs two actions; these have 3"):
+        follow_logs(Trajectories.from_arrays(state, np.ones((2, 3)), np.zeros((2, 3)), actions=3))

@@ -172,7 +172,8 @@ def bounded_sequence(scores: Floats, bound: float, alpha: float = ALPHA) -> Conf
     """
     count = np.arange(1, len(scores) + 1)
     mean = np.cumsum(scores) / count
-    squares = np.cumsum((scores / bound) ** 2)
+    # Two equal policies have no contrast: every score is 0, and so is the bound.
+    squares = np.cumsum((scores / (bound or 1.0)) ** 2)
     half = np.full(len(scores), np.inf)
     for rate in RATES:
         log_threshold = np.log(2 * len(RATES) / alpha)

@@ -33,9 +33,10 @@ def test_every_page_can_be_had_as_a_file_by_who_may_see_it(seeded_browser):
     assert len(trail) == len(files) and {"adherence.csv (page)", "participant-p0.csv (page)"} <= set(trail)
     sign_in(browser, "coordinator")
     allowed = {path for path in files if download(browser, path).status_code == 200}
-    assert allowed == {"/participants", "/participants/p0", "/adherence", "/not-worn"}
+    assert allowed == {"/participants", "/participants/p0", "/adherence", "/not-worn", "/events"}
     sign_in(browser, "monitor")
-    assert {path for path in files if download(browser, path).status_code == 200} == {"/safety"}
+    allowed = {path for path in files if download(browser, path).status_code == 200}
+    assert allowed == {"/safety", "/boundaries", "/events"}
 
 
 def test_a_file_holds_what_its_page_shows(seeded_browser):

@@ -10,7 +10,7 @@ from surefoot.inference.confidence_sequences import BURN_IN, FIRST, follow_contr
 from surefoot.service.database.schema import DecisionReply, alerts, outcomes
 from surefoot.service.trial import boundaries, decisions
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
-from surefoot.service.trial.boundaries import monitor_trial, raise_boundary_alerts
+from surefoot.service.trial.boundaries import Boundary, monitor_trial, raise_boundary_alerts
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import schedule, updates
@@ -101,7 +101,21 @@ def test_the_numbers_are_those_of_the_decisions_in_their_order(trial, clock):
     assert harm.estimates[-1] == pytest.approx([expected.mean[-1], expected.low[-1], expected.high[-1]])
     assert len(harm.days) == 13 and np.isnan(harm.estimates[(FIRST + BURN_IN) // 10 - 2][1])
     burden = find(monitored, "burden")
+    assert find(monitor_trial(trial, clock.moment), "burden").count == 120, "today is not over"
     assert burden.count == 130 and burden.estimates[-1][0] == pytest.approx((action > 0).mean())
+
+
+def test_a_boundary_is_crossed_when_the_interval_lies_wholly_beyond(url):
+    days = tuple(BEGIN.date() + timedelta(days=day) for day in range(3))
+    falling = ((0.0, np.nan, np.nan), (-2.0, -4.0, 0.0), (-2.0, -3.0, -1.1))
+    for kind, limit, estimates, crossed in (
+        ("harm", -1.0, falling, days[2]),
+        ("harm", -2.0, falling, None),
+        ("futility", 0.5, falling, days[1]),
+        ("burden", 3.0, ((5.0, 2.9, 7.0), (5.0, 3.0, 7.0), (5.0, 3.1, 6.9)), days[2]),
+        ("missing", None, falling, None),
+    ):
+        assert Boundary(kind, "", "", limit, 3, days, estimates).crossed_on == crossed
 
 
 def test_an_outcome_counts_if_it_was_known_when_its_time_was_over(trial, clock):
