@@ -158,10 +158,10 @@ class Provider:
             described = self._ask(self._settings.issuer.rstrip("/") + "/.well-known/openid-configuration")
             if described.get("issuer") != self._settings.issuer:
                 raise _refuse("the provider calls itself by another issuer than the study file")
-            own = urllib.parse.urlsplit(self._settings.issuer)
+            issuer = urllib.parse.urlsplit(self._settings.issuer)
             for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
                 address = urllib.parse.urlsplit(str(described.get(name)))
-                if (address.scheme, address.netloc) != (own.scheme, own.netloc):
+                if (address.scheme, address.netloc) != (issuer.scheme, issuer.netloc):
                     raise _refuse(f"the provider's {name} is not on its own host")
             self._endpoints = described
             self._endpoints_at = time.monotonic()
@@ -208,6 +208,6 @@ def read_person(settings: SingleSignOn, claims: Mapping[str, Any]) -> Person:
     roles = sorted({settings.roles[group] for group in groups if isinstance(group, str) and group in settings.roles})
     name = str(claims.get(settings.name_claim) or claims["sub"])[:120].replace("\0", "")
     if len(roles) != 1:
-        what = f"the roles {', '.join(roles)}; one person has one" if roles else "no role in this study"
-        raise ApiError(403, "forbidden", f"your account has {what}; ask the person who manages accounts")
+        problem = f"the roles {', '.join(roles)}; one person has one" if roles else "no role in this study"
+        raise ApiError(403, "forbidden", f"your account has {problem}; ask the person who manages accounts")
     return Person(name, roles[0])
