@@ -37,6 +37,8 @@ from surefoot.inference.intervals import t_quantile
 from surefoot.inference.learned_updates import RecordedUpdate, differentiate_update, learn_update
 
 FILE = Path(__file__).with_suffix(".jsonl")
+SEED = 1
+"""Others were used to tune the estimator."""
 EFFECTS = {
     "none": lambda dose: 0 * dose,
     "constant": lambda dose: 0.3 + 0 * dose,
@@ -225,7 +227,7 @@ def run(trials, rows):
         for row in rows:
             if number in finished.get(row, {}):
                 continue
-            rng = np.random.default_rng([number, *str(row).encode()])
+            rng = np.random.default_rng([SEED, number, *str(row).encode()])
             simulate = run_learner if row in LEARNER_ROWS else run_own
             results = analyse(*simulate(rng, *row))
             with FILE.open("a", encoding="utf-8") as file:
@@ -272,7 +274,7 @@ def write_table():
 
 
 def measure_speed(people=1000, points=200, updates=60):
-    """Seconds for the adaptive errors of one analysis after so many updates of a pooled `ts`."""
+    """Processor seconds of the adaptive errors of an effect and a mean after so many updates of a pooled `ts`."""
     rng = np.random.default_rng(0)
     trial = draw_people(rng, people, points)
     own = np.arange(people)
@@ -280,7 +282,7 @@ def measure_speed(people=1000, points=200, updates=60):
         act(trial, "constant", own, np.full(people, point))
     logs = make_logs(trial, np.ones((people, points), dtype=bool), trial["y"])
     edges = np.linspace(points // updates, points, updates, endpoint=False).astype(int)
-    started = time.perf_counter()
+    started = time.process_time()
     learned = []
     for number, edge in enumerate(edges):
         before = logs.time < edge
@@ -289,9 +291,9 @@ def measure_speed(people=1000, points=200, updates=60):
             np.where(before, logs.reward, np.nan), before, np.flatnonzero((logs.time >= edge) & (logs.time < end))
         )
         learned.append(learn_update(sf.method("ts", pooling="all"), logs, recorded, limit))
-    fitted = time.perf_counter() - started
+    fitted = time.process_time() - started
     analyse(trial, learned)
-    print(f"{updates} updates learned again in {fitted:.1f} s, with both analyses {time.perf_counter() - started:.1f} s")
+    print(f"{updates} updates learned again in {fitted:.1f} s, with both analyses {time.process_time() - started:.1f} s")
 
 
 def main():

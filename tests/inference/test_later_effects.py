@@ -48,7 +48,7 @@ def test_shrinking_is_that_of_a_normal_prior():
     variances = np.array([0.1, 0.05, 0.2])
     mean, covariance = shrink(estimates[:, None, None], variances[:, None, None])
     position = np.arange(3)
-    kernel = 0.8 ** np.abs(position[:, None] - position) * 2.0 ** (-(position[:, None] + position) / 2)
+    kernel = 0.95 ** np.abs(position[:, None] - position) * 2.0 ** -(position[:, None] + position)
     likelihoods = []
     solutions = []
     for size in np.linspace(0.05, 3, 600):

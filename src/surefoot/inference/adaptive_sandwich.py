@@ -264,6 +264,9 @@ class UpdateHistory:
         self._range = everything.min(axis=0), everything.max(axis=0)
         for update, decided in zip(updates, self._decided, strict=True):
             influence = sum_by_participant(update.influence, participant)
+            # As many coefficients make residuals too small where few people had entered.
+            entered = np.count_nonzero(influence.any(axis=1))
+            influence = influence * np.sqrt(entered / max(entered - influence.shape[1], 1))
             if decided.start:
                 present = np.asarray(update.influence.any(axis=1), dtype=np.float64)
                 rows = self._decisions.rows[: decided.start]

@@ -12,8 +12,9 @@ together, and shrunk as far as they are uncertain; no effect at all is allowed.
 Lags have windows 1, 2–3, 4–7, …. The effect b_w of a decision on each row in window w is constant, so m_t = Σ_w c_tw b_w,
 c_tw the number of rows. b_w is the regression of the window's sum on actions centred at their probabilities, which weights
 decisions by π(1 − π), as slopes of policies do. Estimates b̂_w with variances v_w get the prior N(0, τ²K), K_vw = s_v s_w
-ρ^|v − w|, s_w = 2^(−w/2): effects that fade slowly and keep their sign, and τ² that makes b̂ most likely. The decision's
-own row, and earlier rows whose outcomes it can still change, have windows with priors of their own.
+ρ^|v − w|, s_w = 2^(−w): effects that fade with the lag and keep their sign, so that every window may weigh as much, and τ²
+that makes b̂ most likely. The decision's own row, and earlier rows whose outcomes it can still change, have windows with
+priors of their own.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from scipy.sparse import csc_array
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
-ALIKE = 0.8
+ALIKE = 0.95
 """ρ: correlation of the effects in neighbouring windows."""
 SIZES = np.concatenate([[0.0], np.logspace(-2, 4, 37)])
 """The values of τ² that are compared, in units of the precision of the estimates."""
@@ -137,7 +138,7 @@ def shrink(estimates: Floats, variances: Floats) -> tuple[Floats, Floats]:
     """
     windows, treatments, functions = estimates.shape
     position = np.arange(windows)
-    kernel = ALIKE ** np.abs(position[:, None] - position) * 2.0 ** (-(position[:, None] + position) / 2)
+    kernel = ALIKE ** np.abs(position[:, None] - position) * 2.0 ** -(position[:, None] + position)
     prior = np.kron(kernel, np.eye(treatments))
     values = estimates.reshape(-1, functions).T
     spread = variances.reshape(-1, functions).T
