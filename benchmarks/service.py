@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import Counter
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -46,7 +47,7 @@ from surefoot.service.trial.api_models import DecisionRequest, Outcome  # noqa: 
 from surefoot.service.trial.trial import open_trial  # noqa: E402
 from surefoot.service.updates import updates  # noqa: E402
 
-SECONDS, PEOPLE = 1.0, 40
+SECONDS, PEOPLE = 1.5, 40
 CLIENTS = {1: 0.5, 8: 1.0, 32: 1.5}
 """How many ask at once, and the share of the plain driver's decisions per second that the service should reach."""
 ROUTES = {
@@ -70,6 +71,7 @@ maximum = 0.9
 [trial]
 warm_up_decision_points = 10
 update_time = "never"
+decision_gap_minutes = 0
 [trial.guard_rails]
 max_removed = 1.0
 max_send_rate_change = 1.0
@@ -79,6 +81,10 @@ requests_per_second = 1000000
 """
 WHEN = "2026-03-01T10:00:00Z"
 LATER = "2026-03-01T12:00:00Z"
+LEARNED = 20
+"""Decision points of each participant before the measurement."""
+INDICES = Counter()
+"""Decision points of each participant in it."""
 
 
 class Body(BaseModel):
@@ -184,7 +190,7 @@ def body(participant, index):
     return {
         "participant_id": participant,
         "decision_idx": index,
-        "timestamp": (datetime.fromisoformat(WHEN) + timedelta(minutes=index)).isoformat(),
+        "timestamp": (datetime.fromisoformat(WHEN) + timedelta(seconds=index)).isoformat(),
         "availability": True,
         "context": context,
     }
@@ -193,18 +199,20 @@ def body(participant, index):
 class Client:
     """One connection that asks, waits for the answer and asks again, with little work of its own."""
 
-    def __init__(self, port, key, number, index):
+    def __init__(self, port, key, number):
         self.socket = socket.create_connection(("127.0.0.1", port), 30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._head = (
             "POST /api/v1/decisions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             f"Authorization: Bearer {key}\r\nContent-Length: "
         )
-        self._participant, self._index, self._received, self.latencies = f"p{number}", index, b"", []
+        self._participant = f"p{number}"
+        self._received = b""
+        self.latencies = []
 
     def send(self):
-        text = json.dumps(body(self._participant, self._index))
-        self._index += 1
+        text = json.dumps(body(self._participant, LEARNED + INDICES[self._participant]))
+        INDICES[self._participant] += 1
         self._start = time.perf_counter()
         self.socket.sendall(f"{self._head}{len(text)}\r\n\r\n{text}".encode())
 
@@ -222,10 +230,10 @@ class Client:
         return True
 
 
-def load(port, key, clients, first, seconds):
+def load(port, key, clients, seconds):
     """Latencies of all requests that some clients got answered in some seconds, one after the other each."""
     chosen = selectors.DefaultSelector()
-    all_clients = [Client(port, key, number, first) for number in range(clients)]
+    all_clients = [Client(port, key, number) for number in range(clients)]
     end = time.perf_counter() + seconds
     for one in all_clients:
         chosen.register(one.socket, selectors.EVENT_READ, one)
@@ -250,7 +258,7 @@ def prepared(url):
     for participant in (f"p{number}" for number in range(PEOPLE)):
         participants.register_participant(trial.database, participant)
         told = []
-        for index in range(20):
+        for index in range(LEARNED):
             request = DecisionRequest.model_validate(body(participant, index))
             decision = json.loads(decisions.decide(trial, request))["decision_id"]
             told.append(Outcome(decision_id=decision, proximal_outcome=float(rng.normal()), timestamp=LATER))
@@ -266,10 +274,10 @@ def prepared(url):
 
 def compare(url, workers, study_file, rounds):
     """Rates and latencies for every number of clients, the two servers in turns."""
+    INDICES.clear()
     key = prepared(url)
     environment = {"SUREFOOT_DATABASE": url, "SUREFOOT_STUDY": str(study_file), "OPENBLAS_NUM_THREADS": "1"}
     results = {}
-    first = 1_000_000
     with ExitStack() as servers:
         running = {name: servers.enter_context(served(factory, workers, environment)) for name, factory in ROUTES.items()}
         for clients in CLIENTS:
@@ -278,10 +286,9 @@ def compare(url, workers, study_file, rounds):
             # The first round warms up and does not count.
             for number in range(-1, rounds):
                 for name, (port, group) in running.items():
-                    first += 100_000
                     seconds = SECONDS if number >= 0 else 0.5
                     before = read_processor_seconds(group)
-                    latencies = load(port, key, clients, first, seconds)
+                    latencies = load(port, key, clients, seconds)
                     if number >= 0:
                         times[name].append(latencies)
                         processor[name] += read_processor_seconds(group) - before

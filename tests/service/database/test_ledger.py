@@ -14,7 +14,7 @@ from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide_batch, record_outcomes
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
-from tests.service.support.client import WHEN, request
+from tests.service.support.client import LATER, request
 from tests.service.support.trials import column, fill
 
 
@@ -34,7 +34,7 @@ def test_workers_extend_one_chain_together(trial, study, url):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
         ids = column(trial, decisions.c.id)
-        told = [Outcome(decision_id=one, proximal_outcome=1.0, timestamp=WHEN) for one in ids]
+        told = [Outcome(decision_id=one, proximal_outcome=1.0, timestamp=LATER) for one in ids]
         list(pool.map(lambda part: record_outcomes(trial if part % 2 else other, told), range(4)))
     checked = verify(trial.database)
     assert checked.discrepancies == []

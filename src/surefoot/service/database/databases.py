@@ -21,6 +21,8 @@ NO_TRIAL = (
     "name the trial's with --database or SUREFOOT_DATABASE (quoted: a URL may hold &), or start it with surefoot serve"
 )
 BUSY_SECONDS = 5
+TURN_SECONDS = 20
+"""How long a thread waits for the other threads of its process that write to SQLite: one of them may be stuck."""
 CONNECTIONS = 10
 CLOSING_SECONDS = 1.0
 """What still waits for PostgreSQL when the service ends is given up after this time."""
@@ -124,7 +126,7 @@ class Database:
 
     @contextmanager
     def _take_turn(self) -> Iterator[None]:
-        if not self._turn.acquire(timeout=BUSY_SECONDS):
+        if not self._turn.acquire(timeout=TURN_SECONDS):
             raise sa.exc.TimeoutError
         try:
             yield
