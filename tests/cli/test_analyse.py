@@ -245,6 +245,8 @@ def test_options_change_what_the_study_asks(trial_folder):
         (("--at", "day=x"), "is not a number"),
         (("--estimator", "gee"), "estimator"),
         (("--missing-as", "none"), "is not a number"),
+        (("--errors", "robust"), "errors"),
+        (("--errors", "adaptive"), "surefoot export writes"),
         (("--numerator", "taken", "--moderators", "day"), "may depend on the moderators only"),
     ],
 )

@@ -83,8 +83,10 @@ def choose_errors(study: Study, path: str | Path, read: StudyLogs, wanted: str |
     except InputError as error:
         if wanted == "adaptive":
             raise
-        warning = f"Adaptive standard errors cannot be computed: {error}."
-        return ErrorChoice("usual", (*conditions, QUESTIONS["usual"]), warning=warning)
+        refusal = f"Adaptive standard errors cannot be computed: {error}."
+        if policy == "pooled":
+            return ErrorChoice("usual", (*conditions, QUESTIONS["usual"]), warning=refusal)
+        return ErrorChoice("usual", (*conditions, refusal, QUESTIONS["usual"]))
     if history is None:
         if wanted == "adaptive":
             raise InputError("no policy that was learned in the trial decided anything; use the usual errors")
