@@ -3,7 +3,6 @@
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
-from urllib.parse import urlsplit
 
 import typer
 
@@ -193,22 +192,10 @@ def seal(
 ) -> None:
     """Record the ledger's last hash outside; exit code 1 when an earlier seal in the file no longer matches."""
     opened = open_database(database)
-    from surefoot.service.access import name_operator, record_action
-    from surefoot.service.operations import verification
-    from surefoot.service.trial.upkeep import SEALED
+    from surefoot.service.access import name_operator
+    from surefoot.service.operations.seals import put_seal
 
-    new = verification.make_seal(opened)
-    broken: list[Seal] = []
-    kept_at = to
-    if to.startswith(("http://", "https://")):
-        verification.send_seal(new, to)
-        kept_at = str(urlsplit(to).hostname)  # the rest of a URL may hold a secret
-    else:
-        path = Path(to)
-        broken = verification.find_broken(opened, verification.read_seals(path)) if path.exists() else []
-        verification.append_seal(new, path)
-    with opened.transaction() as connection:
-        record_action(connection, name_operator(), SEALED, kept_at, f"block {new.position:,}")
+    new, broken = put_seal(opened, to, name_operator())
     typer.echo(f"{to}: block {new.position:,}, hash {new.hash}")
     for earlier in broken:
         block = f"block {earlier.position:,}"

@@ -21,6 +21,7 @@ from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
 from surefoot.service.messages import send_messages
 from surefoot.service.operations.monitoring import Metrics
 from surefoot.service.operations.nightly_backup import run_nightly_backup
+from surefoot.service.operations.seals import find_destination, run_due_seals
 from surefoot.service.single_sign_on import Provider
 from surefoot.service.trial.api_models import ApiError, error_body
 from surefoot.service.trial.states import context_to_state
@@ -32,13 +33,15 @@ from surefoot.version import __version__
 SCHEDULE_SECONDS = 15.0
 MESSAGE_SECONDS = 5.0
 BACKUP_SECONDS = 60.0
+SEAL_SECONDS = 15.0
 PARTICIPANT_SHARE = 0.1
 """Of a key's requests, for decisions of one participant: one device cannot use up what is for all."""
 CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
 
 
-def create_app(trial: Trial, name: str = "") -> FastAPI:
-    """The application of one trial; `name` distinguishes the metrics of several trials of one server."""
+def create_app(trial: Trial, name: str = "", seals_to: str | None = None) -> FastAPI:
+    """The application of one trial; `name` distinguishes the metrics of several trials of one server, `seals_to` is the file
+    or the URL that gets its seals."""
     check_servable(trial.study)
     sandbox = is_sandbox()
 
@@ -53,6 +56,8 @@ def create_app(trial: Trial, name: str = "") -> FastAPI:
                 ("messages", lambda: send_messages(trial), MESSAGE_SECONDS),
                 ("backups", lambda: watch.is_settled and run_nightly_backup(trial, now()), BACKUP_SECONDS),
             ]
+        if seals_to is not None and not sandbox:
+            jobs.append(("seals", lambda: watch.is_settled and run_due_seals(trial, seals_to, now()), SEAL_SECONDS))
         # At once after a start: what a power cut interrupted is found now.
         with ExitStack() as running:
             for job in jobs:
@@ -95,7 +100,8 @@ def create_app(trial: Trial, name: str = "") -> FastAPI:
 
 def from_environment() -> FastAPI:
     """What every worker of `surefoot serve` runs; the database URL may hold a password and so stays off command lines."""
-    return create_app(open_trial(Study.load(os.environ["SUREFOOT_STUDY"]), os.environ["SUREFOOT_DATABASE"]))
+    trial = open_trial(Study.load(os.environ["SUREFOOT_STUDY"]), os.environ["SUREFOOT_DATABASE"])
+    return create_app(trial, seals_to=find_destination(trial.database))
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -25,7 +25,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
-from surefoot.service.database.ledger import insert_new
+from surefoot.service.database.ledger import insert_new_recorded, record
 from surefoot.service.database.schema import alerts, decisions, messages, outcomes, updates
 from surefoot.service.trial.alerts import KINDS, SEVERITIES, find_severity
 from surefoot.service.trial.trial import Trial
@@ -200,7 +200,8 @@ def add_message(trial: Trial, channels: list[Channel], occasion: str, kind: str,
     row = {"occasion": occasion, "kind": kind, "content": json.dumps(content), "attempts": 0, "created_at": at, "due_at": at}
     if channels:
         with trial.database.transaction() as connection:
-            connection.execute(insert_new(connection, messages), [{**row, "channel": channel.name} for channel in channels])
+            for channel in channels:
+                insert_new_recorded(connection, "message", [{**row, "channel": channel.name}], "occasion")
 
 
 def _make_title(trial: Trial, severity: str, words: str) -> str:
@@ -258,12 +259,18 @@ def _hand_over(trial: Trial, channel: Channel, group: list[Any], at: datetime) -
         for row, part in zip(rows, contents, strict=True):
             result: dict[str, Any] = {"error": None, "sent_at": at, "delivery": rows[0].id}
             if failure is not None:
-                wait = min(timedelta(seconds=30 * 2**row.attempts), HOUR)
-                result = {"error": str(failure), "due_at": at + wait}
-                if failure.refused:
-                    result["content"] = json.dumps({**part, "to": failure.refused})
+                result = _postpone(row, part, failure, at)
             connection.execute(sa.update(messages).where(messages.c.id == row.id).values(**result))
+            if failure is None:
+                record(connection, "message sent", [{**result, "id": row.id, "occasion": row.occasion}])
     return failure is None
+
+
+def _postpone(row: Any, content: dict[str, Any], failure: DeliveryError, at: datetime) -> dict[str, Any]:
+    """When and to whom a message that did not leave is sent again."""
+    wait = min(timedelta(seconds=30 * 2**row.attempts), HOUR)
+    result = {"error": str(failure), "due_at": at + wait}
+    return {**result, "content": json.dumps({**content, "to": failure.refused})} if failure.refused else result
 
 
 def list_messages(trial: Trial, newest: int = 20) -> Sequence[Any]:

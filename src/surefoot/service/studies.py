@@ -17,6 +17,7 @@ from starlette.responses import RedirectResponse, Response
 
 from surefoot.service.app import create_app
 from surefoot.service.dashboard.pages import HEADERS, render_page, write_security_policy
+from surefoot.service.operations.seals import find_destination
 from surefoot.service.trial.api_models import error_body
 from surefoot.service.trial.trial import Trial, open_trial
 from surefoot.study import Study
@@ -74,7 +75,9 @@ class StudyServer:
     """An ASGI application that hands every request to the application of its study."""
 
     def __init__(self, trials: Mapping[str, Trial]) -> None:
-        self.apps: dict[str, FastAPI] = {name: create_app(trial, name) for name, trial in trials.items()}
+        self.apps: dict[str, FastAPI] = {
+            name: create_app(trial, name, find_destination(trial.database, name)) for name, trial in trials.items()
+        }
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":

@@ -4,6 +4,7 @@
 
 import json
 import sqlite3
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
@@ -13,12 +14,14 @@ from surefoot.service import access
 from surefoot.service.database import databases, ledger, schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import EVIDENCE
+from surefoot.service.messages import Channel, add_message, deliver_messages
 from surefoot.service.operations.verification import Seal, make_seal, verify
 from surefoot.service.trial.alerts import close_alert, raise_alert
 from surefoot.service.trial.participants import set_pause
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.upkeep import SEALED
 from surefoot.study import Study
-from tests.service.support.trials import STUDY, answer, fill, update
+from tests.service.support.trials import STUDY, answer, erase, fill, update
 
 HOUR = 3_600_000_000
 
@@ -36,6 +39,16 @@ def fill_trial(trial):
             raise_alert(connection, kind="no-data", occasion=occasion, message="silence")
     close_alert(trial.database, 2, "key abc")
     with trial.database.transaction() as connection:
+        for job in ("update:2026-03-01", "update:2026-03-02", "update:2026-03-03"):
+            ledger.claim_new_job(connection, job, now())
+        ledger.release_jobs(connection, schema.scheduled.c.job == "update:2026-03-03")
+        ledger.set_job(connection, "update:2026-03-02", now())
+        ledger.set_job(connection, "schedule: looked", now())
+    channel = Channel("email", lambda message: None)
+    for number in (1, 2):
+        add_message(trial, [channel], f"alert:{number}", "no-data", "silence", now())
+        deliver_messages(trial, Channel("email" if number == 1 else "other", lambda message: None), now())
+    with trial.database.transaction() as connection:
         action = {"done_at": now(), "done_by": "key abc", "action": "exported", "subject": "decisions"}
         ledger.insert_recorded(connection, "staff action", {**action, "detail": ""})
         ledger.insert_recorded(connection, "staff action", {**action, "detail": "again"})
@@ -52,8 +65,6 @@ def original(tmp_path_factory):
     trial.close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            connection.execute(f"DROP TRIGGER {name}")
     connection.close()
     return path.read_bytes(), made
 
@@ -67,12 +78,24 @@ def copy(original, tmp_path):
     database.close()
 
 
+@contextmanager
+def without_triggers(path):
+    """By another program, which does not know of foreign keys, and by somebody who puts the triggers back."""
+    with sqlite3.connect(path) as connection:
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.commit()
+        yield connection
+        for _, sql in triggers:
+            connection.execute(sql)
+    connection.close()
+
+
 def run(database, *statements):
-    """By another program, which does not know of foreign keys."""
-    with sqlite3.connect(database.engine.url.database) as connection:
+    with without_triggers(database.engine.url.database) as connection:
         for statement in statements:
             assert connection.execute(statement).rowcount != 0, statement
-    connection.close()
 
 
 def found(database, *seals):
@@ -186,12 +209,41 @@ MANIPULATIONS = {
         "alert closed 1 (occasion first): was inserted",
     ),
     "closing of an alert re-dated": ("UPDATE alerts SET closed_at = 5 WHERE id = 2", "alert closed 2 "),
-    "erasure inserted": ("INSERT INTO erasures VALUES (1, 'p0', NULL, 'x', 0, 'x', 9, 9)", "erasure 1 (participant_id p0)"),
+    "erasure inserted": (
+        "INSERT INTO erasures VALUES (1, 'p0', NULL, 'x', 0, 'x', 9, 9, 0)",
+        "erasure 1 (participant_id p0)",
+    ),
     "findings of an update": ("""UPDATE updates SET findings = '[]'""", "update ended 1: was changed"),
     "result of an update": ("UPDATE updates SET result = '{'", "update ended 1: was changed"),
     "state of an update": ("UPDATE updates SET state = 'refused'", "update ended 1: was changed"),
     "who started an update": ("UPDATE updates SET started_by = 'x'", "update 1: was changed"),
     "update deleted": ("DELETE FROM updates", "update 1: was recorded and is no longer"),
+    "slot of an update": ("UPDATE updates SET slot = 1", "update 1: takes the slot of updates"),
+    "night claimed by hand": (
+        "INSERT INTO scheduled VALUES ('update:2026-03-09', 0)",
+        "job update:2026-03-09: was inserted: the ledger does not know it",
+    ),
+    "night claimed again by hand": (
+        "INSERT INTO scheduled VALUES ('update:2026-03-03', 0)",
+        "job update:2026-03-03: was ins",
+    ),
+    "claim of a night removed": (
+        "DELETE FROM scheduled WHERE job = 'update:2026-03-01'",
+        "job update:2026-03-01: was recorded",
+    ),
+    "claim of a night re-dated": (
+        f"UPDATE scheduled SET taken_at = taken_at + {HOUR}",
+        "job update:2026-03-02: was changed",
+    ),
+    "message marked as sent": (
+        "UPDATE messages SET sent_at = 5 WHERE id = 2",
+        "message sent 2 (occasion alert:2): was inserted",
+    ),
+    "message sent again": (
+        "UPDATE messages SET sent_at = NULL WHERE id = 1",
+        "message sent 1 (occasion alert:1): was recorded",
+    ),
+    "message deleted": ("DELETE FROM messages WHERE id = 2", "message 2 (occasion alert:2): was recorded and is no longer"),
     "secret": ("UPDATE secrets SET value = zeroblob(32)", "secret draws: was changed"),
     "study's text": ("UPDATE studies SET text = text || ' '", "study "),
     "study re-dated": ("UPDATE studies SET first_used = 0", "study "),
@@ -219,7 +271,7 @@ def test_a_manipulation_is_found_and_named(copy, statement, named):
 
 def rewrite(database):
     """What somebody can do who has the database and knows how the ledger is made: every digest and hash anew."""
-    with database.engine.begin() as connection:
+    with without_triggers(database.engine.url.database), database.engine.begin() as connection:
         blocks = connection.execute(sa.select(schema.ledger).order_by(schema.ledger.c.position)).all()
         before = ledger.BEGINNING
         for block in blocks:
@@ -270,6 +322,70 @@ def test_what_is_dated_before_a_seal_but_recorded_after_it_is_found(copy, origin
     assert "participant event 2" in told and "was recorded after the seal" in told
 
 
+CHANGED_OBJECTS = {
+    "trigger dropped": ("DROP TRIGGER decisions_no_update", "trigger decisions_no_update: was dropped"),
+    "trigger added": (
+        "CREATE TRIGGER quiet BEFORE INSERT ON alerts BEGIN SELECT RAISE(IGNORE); END",
+        "trigger quiet: was added: this release does not have it",
+    ),
+    "trigger emptied": (
+        "CREATE TRIGGER ledger_no_delete BEFORE DELETE ON ledger BEGIN SELECT 1; END",
+        "trigger ledger_no_delete: was changed",
+    ),
+    "index dropped": ("DROP INDEX ix_decisions_received_at", "index decisions on received_at: was dropped"),
+    "index added": ("CREATE INDEX extra ON alerts (kind)", "index alerts on kind: was added"),
+    "column added": ("ALTER TABLE decisions ADD COLUMN note TEXT", "column decisions.note: was added"),
+    "table dropped": ("DROP TABLE ended_sessions", "column ended_sessions.digest: was dropped"),
+}
+
+
+@pytest.mark.parametrize(("statement", "named"), CHANGED_OBJECTS.values(), ids=CHANGED_OBJECTS)
+def test_a_changed_schema_is_found_and_named(copy, statement, named):
+    with sqlite3.connect(copy.engine.url.database) as connection:
+        if "ledger_no_delete" in statement:
+            connection.execute("DROP TRIGGER ledger_no_delete")
+        connection.execute(statement)
+    connection.close()
+    messages = found(copy)
+    assert any(named in message for message in messages), messages
+
+
+def test_erased_content_that_was_put_back_is_found(tmp_path):
+    """With its salt: the digest of the content fits again."""
+    trial = open_trial(Study.parse(STUDY), f"sqlite:///{tmp_path}/trial.db")
+    fill(trial, people=2, points=2)
+    with trial.database.autocommit() as connection:
+        row = connection.execute(sa.select(schema.decisions).where(schema.decisions.c.participant_id == "p0")).first()
+    erase(trial)
+    assert found(trial.database) == []
+    with without_triggers(tmp_path / "trial.db") as connection:
+        values = (row.context, row.state, row.availability_reasons, row.salt, row.id)
+        connection.execute("UPDATE decisions SET context=?, state=?, availability_reasons=?, salt=? WHERE id=?", values)
+    assert found(trial.database) == [f"decision {row.id}: was erased, and holds content again"]
+    trial.close()
+
+
+def test_a_seal_with_another_study_or_a_file_without_its_last_line_is_found(copy, original):
+    made = original[1]
+    other = Seal(made.sealed_at, made.position, made.hash, "0" * 64, made.counts)
+    assert found(copy, other) == [
+        f"seal of {made.words}: names the study 000000000000, the ledger {made.study[:12]}",
+    ]
+    later = make_seal(copy)
+    with copy.transaction() as connection:
+        for seal in (made, later):
+            access.record_action(connection, "test", SEALED, "seals.jsonl", f"block {seal.position:,}")
+        access.record_action(connection, "test", SEALED, "another place", "block 3")
+    assert found(copy, made, later) == []
+    second = Seal(made.sealed_at, 3, "", made.study, {})
+    assert any("block 3" in message for message in found(copy, second))
+    cut = make_seal(copy)
+    with copy.transaction() as connection:
+        access.record_action(connection, "test", SEALED, "seals.jsonl", f"block {cut.position:,}")
+    (message,) = found(copy, made, later)
+    assert f"(block {cut.position:,}): was put into seals.jsonl, and is not among the seals" in message
+
+
 def test_seals_that_contradict_each_other_are_named(copy, original):
     made = original[1]
     later = made.sealed_at + timedelta(days=1)
@@ -289,7 +405,12 @@ def test_an_entry_twice_is_named(copy):
 
 
 def test_every_column_of_the_evidence_is_hashed_or_left_out_on_purpose():
-    left_out = {"updates": {"slot", "beat_at", "host", "process"}, "decisions": {"salt"}, "outcomes": {"salt"}}
+    left_out = {
+        "updates": {"slot", "beat_at", "host", "process"},
+        "messages": {"content", "due_at", "attempts", "error"},
+        "alerts": {"times"},
+    }
+    left_out |= {table: {"salt"} for table in ("decisions", "outcomes", "adverse_events")}
     seen = {}
     for one in EVIDENCE.values():
         seen.setdefault(one.table.name, set()).update(column.name for column in one.select().selected_columns)
@@ -304,9 +425,10 @@ def test_postgres_keeps_the_same_chain(trial):
     assert found(trial.database, made) == []
     with trial.database.engine.begin() as connection:
         for table in ("decisions", "outcomes", "ledger"):
-            connection.exec_driver_sql(f"ALTER TABLE {table} DISABLE TRIGGER ALL")
+            connection.exec_driver_sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
         connection.exec_driver_sql(MANIPULATIONS["action"][0])
         connection.exec_driver_sql(MANIPULATIONS["outcome deleted"][0])
         connection.exec_driver_sql(MANIPULATIONS["block removed"][0])
     told = "\n".join(found(trial.database, made))
     assert DECISION in told and "outcome 5 " in told and "ledger block 10: follows block 8" in told
+    assert "trigger decisions_no_update: was changed: this release has it otherwise" in told

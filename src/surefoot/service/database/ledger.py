@@ -55,7 +55,7 @@ CHAIN_BLOCK = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """One kind of entry in the ledger: a row of a table is recorded as it exactly once.
+    """One kind of entry in the ledger: a row of a table is recorded as it exactly once, unless the kind repeats.
 
     Columns that are null are not hashed: one that a later schema version adds is null in earlier rows, whose digests hold.
     """
@@ -63,7 +63,7 @@ class Evidence:
     kind: str
     table: sa.Table
     moment: str
-    """The column that says when the row was made."""
+    """The column that says when the row was made; empty where none does."""
     key: tuple[str, ...] = ("id",)
     """Columns that name the row; the first is the table's primary key."""
     columns: tuple[str, ...] | None = None
@@ -72,6 +72,11 @@ class Evidence:
     """A column: the row is this kind of evidence once it is filled."""
     forms: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     """How a column is written before it is hashed, where not as it is."""
+    repeats: bool = False
+    """Whether rows may be changed and deleted, each time with an entry: the last one counts, one without a digest says that
+    the row was deleted."""
+    ignored: tuple[str, ...] = ()
+    """Keys of rows that are no evidence."""
 
     @cached_property
     def content(self) -> dict[str, str | None]:
@@ -106,6 +111,8 @@ class Evidence:
         """The rows that are evidence of this kind."""
         names = (*self._hashed, *self.content, *(("salt",) if self.content else ()))
         query = sa.select(*(self.table.c[name] for name in dict.fromkeys(names)))
+        if self.ignored:
+            query = query.where(self.table.c[self.key[0]].not_in(self.ignored))
         return query if self.only_if is None else query.where(self.table.c[self.only_if].is_not(None))
 
     def describe(self, key: list[Any]) -> str:
@@ -158,6 +165,9 @@ _KINDS = (
     Evidence("outcome", schema.outcomes, "received_at", ("id", "decision_id")),
     Evidence("alert", schema.alerts, "raised_at", ("id", "occasion"), ("kind", "message", "raised_at")),
     Evidence("alert closed", schema.alerts, "closed_at", ("id", "occasion"), ("closed_at",), only_if="closed_at"),
+    Evidence("job", schema.scheduled, "", ("job",), repeats=True, ignored=schema.SIGNS_OF_LIFE),
+    Evidence("message", schema.messages, "created_at", ("id", "occasion"), ("channel", "kind", "created_at")),
+    Evidence("message sent", schema.messages, "sent_at", ("id", "occasion"), ("sent_at", "delivery"), only_if="sent_at"),
     Evidence("staff action", schema.staff_actions, "done_at", ("id", "action")),
     Evidence("erasure", schema.erasures, "erased_at", ("id", "participant_id")),
     Evidence("adverse event", schema.adverse_events, "recorded_at", ("id", "participant_id")),
@@ -181,6 +191,35 @@ def read_positions(connection: sa.Connection, *kinds: str) -> dict[tuple[str, An
 def record(connection: sa.Connection, kind: str, rows: Iterable[Mapping[Any, Any]]) -> None:
     """Enter rows into the ledger when this transaction ends."""
     connection.info.setdefault(PENDING, []).extend(make_entry(kind, row) for row in rows)
+
+
+def set_job(connection: sa.Connection, job: str, moment: datetime) -> None:
+    """Remember when a job was claimed, or last done; entered into the ledger if that changes."""
+    row = {"job": job, "taken_at": moment}
+    mine = schema.scheduled.c.job == job
+    changes = sa.and_(mine, schema.scheduled.c.taken_at != moment)
+    if connection.execute(sa.update(schema.scheduled).where(changes).values(taken_at=moment)).rowcount:
+        if job not in schema.SIGNS_OF_LIFE:
+            record(connection, "job", [row])
+    else:
+        claim_new_job(connection, job, moment)
+
+
+def claim_new_job(connection: sa.Connection, job: str, moment: datetime) -> bool:
+    """Add a job that nobody has claimed; False when somebody has."""
+    row = {"job": job, "taken_at": moment}
+    added = insert_new(connection, schema.scheduled).returning(schema.scheduled.c.job)
+    is_new = connection.scalar(added, row) is not None
+    if is_new and job not in schema.SIGNS_OF_LIFE:
+        record(connection, "job", [row])
+    return is_new
+
+
+def release_jobs(connection: sa.Connection, *conditions: Any) -> None:
+    """Delete jobs, so that they can be claimed again."""
+    deleted = connection.scalars(sa.delete(schema.scheduled).where(*conditions).returning(schema.scheduled.c.job))
+    entries = [["job", [job], None] for job in deleted if job not in schema.SIGNS_OF_LIFE]
+    connection.info.setdefault(PENDING, []).extend(entries)
 
 
 def make_entry(kind: str, row: Mapping[Any, Any]) -> list[Any]:

@@ -215,6 +215,8 @@ outcomes = _table(
     sa.Column("salt", sa.LargeBinary, comment="of the digest of the value; null: it was erased"),
 )
 
+SIGNS_OF_LIFE = ("readiness", "schedule: looked")
+"""Jobs that are written again and again to show that the service lives, and decide nothing."""
 scheduled = _table(
     "scheduled",
     _key("job", sa.String(64), comment="job and moment; the process that inserts it runs it"),

@@ -18,8 +18,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database, newest_schema_version, schema_version
-from surefoot.service.database.ledger import insert_new
-from surefoot.service.database.schema import activations, alerts, decisions, outcomes, participants, scheduled, updates
+from surefoot.service.database.ledger import set_job
+from surefoot.service.database.schema import activations, alerts, decisions, outcomes, participants, updates
 from surefoot.service.messages import UNDELIVERED
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import LIVE, Trial
@@ -148,10 +148,7 @@ class Metrics:
 def write_readiness(database: Database) -> None:
     """Write one row to the disk in a transaction like those of decisions; raises what the database raises when it is full,
     read-only or away."""
-    row = {"job": "readiness", "taken_at": now()}
     with database.transaction(alone=True) as connection:
         if schema_version(database, connection) != newest_schema_version():
             raise ApiError(503, "old_database", "the database has another schema version; run surefoot db upgrade")
-        changed = connection.execute(sa.update(scheduled).where(scheduled.c.job == row["job"]).values(row))
-        if not changed.rowcount:
-            connection.execute(insert_new(connection, scheduled), row)
+        set_job(connection, "readiness", now())

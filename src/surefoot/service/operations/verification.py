@@ -33,10 +33,13 @@ from surefoot.service.database.schema import (
     ledger,
     make_reply,
     outcomes,
-    studies,
+    staff_actions,
+    updates,
 )
+from surefoot.service.database.schema_objects import find_schema_differences
 from surefoot.service.trial.states import context_to_state, derive_now
 from surefoot.service.trial.trial import PolicyVersions, load_stored_study, read_draw_secret
+from surefoot.service.trial.upkeep import SEALED
 from surefoot.study import Study, TrialSection
 from surefoot.trial_rules.choices import fixed_probabilities, policy_probabilities, unavailable_probabilities
 from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
@@ -199,7 +202,10 @@ def make_seal(database: Database) -> Seal:
         last = connection.execute(sa.select(ledger).order_by(ledger.c.position.desc()).limit(1)).first()
         if last is None:
             raise InputError("there is nothing to seal yet: the trial has not begun")
-        study = connection.scalar(sa.select(studies.c.id).order_by(studies.c.first_used.desc()).limit(1))
+        # By the order of the ledger: a clock may have been wrong.
+        texts = sa.select(ledger.c.entries).where(ledger.c.entries.contains('["study",', autoescape=True))
+        entries = json.loads(connection.scalar(texts.order_by(ledger.c.position.desc()).limit(1)) or "[]")
+        study = next((key[0] for kind, key, *_ in reversed(entries) if kind == "study"), "")
         counts = {kind: _count(connection, evidence.select()) for kind, evidence in EVIDENCE.items()}
     return Seal(now(), last.position, bytes(last.hash).hex(), str(study), counts)
 
@@ -281,6 +287,10 @@ def verify(database: Database, seals: Sequence[Seal] = ()) -> Verification:
         verifier.walk_chain()
         verifier.find_unrecorded()
         verifier.find_unaccounted_erasures()
+        verifier.find_returned_content()
+        verifier.check_slots()
+        verifier.find_missing_seals(seals)
+        verifier.discrepancies += [Discrepancy(*difference) for difference in find_schema_differences(connection)]
         erased = {table.name: _count(connection, sa.select(table.c.id).where(table.c.salt.is_(None))) for table in ERASABLE}
     return Verification(verifier.position, verifier.entries, erased, verifier.discrepancies)
 
@@ -299,6 +309,10 @@ class _Verifier:
             self._seals[seal.position].append(seal)
         self._last_seal = max(seals, key=lambda seal: seal.position, default=None)
         self._pending: dict[str, list[tuple[list[Any], bool]]] = defaultdict(list)
+        self._newest: dict[str, dict[Any, tuple[list[Any], bool]]] = defaultdict(dict)
+        """Of kinds that repeat, the last entry of every row."""
+        self._study = ""
+        """The study that was recorded last."""
         self._restored: list[int] = []
         """Positions of restores that are on record."""
         self.position = 0
@@ -333,8 +347,7 @@ class _Verifier:
             for kind, *entry in json.loads(block.entries):
                 self._take_entry(kind, entry, after_seals)
             self._check_seals(block)
-        for kind in list(self._pending):
-            self._compare_rows(kind)
+        self._compare_last_rows()
         for position, seals in self._seals.items():
             if position > self.position:
                 words = f"the ledger ends at block {self.position}, the seal was made at block {position}: "
@@ -342,10 +355,22 @@ class _Verifier:
                 for seal in seals:
                     self._report(f"seal of {seal.words}", words)
 
+    def _compare_last_rows(self) -> None:
+        """Compare what was not compared on the way."""
+        for kind, entries in self._newest.items():
+            self._pending[kind] = [entry for entry in entries.values() if entry[0][1] is not None]
+        for kind in list(self._pending):
+            self._compare_rows(kind)
+
     def _take_entry(self, kind: str, entry: list[Any], after_seals: bool) -> None:
         if kind == "staff action" and entry[0][1] == "restored":
             self._restored.append(self.position)
-        if kind in EVIDENCE:
+        if kind == "study":
+            self._study = entry[0][0]
+        if kind in EVIDENCE and EVIDENCE[kind].repeats:
+            self._newest[kind][entry[0][0]] = (entry, after_seals)
+            self.entries[kind] = sum(newest[1] is not None for newest, _ in self._newest[kind].values())
+        elif kind in EVIDENCE:
             self.entries[kind] += 1
             self._pending[kind].append((entry, after_seals))
             if len(self._pending[kind]) == CHUNK:
@@ -362,6 +387,8 @@ class _Verifier:
                 words = f"is not what the seal of {seal.words} holds"
                 why = self._explain_restore(block.position)
                 self._report(f"ledger block {block.position}", f"{words}: {why}" if why else words)
+            if seal.study != self._study:
+                self._report(f"seal of {seal.words}", f"names the study {seal.study[:12]}, the ledger {self._study[:12]}")
             for kind, number in seal.counts.items():
                 if self.entries[kind] != number:
                     words = f"counted {number} of the kind '{kind}', the ledger has {self.entries[kind]}"
@@ -406,9 +433,9 @@ class _Verifier:
         for kind, evidence in EVIDENCE.items():
             if _count(self._connection, evidence.select()) == self.entries[kind]:
                 continue
-            known = Counter[Any]()
+            known = Counter[Any](key for key, (entry, _) in self._newest[kind].items() if entry[1] is not None)
             blocks = self._connection.execute(sa.select(ledger.c.entries), execution_options={"yield_per": CHUNK})
-            for text in blocks.scalars():
+            for text in () if evidence.repeats else blocks.scalars():
                 known.update(entry[1][0] for entry in json.loads(text) if entry[0] == kind)
             key_column = evidence.table.c[evidence.key[0]]
             for row in self._connection.execute(evidence.select().order_by(key_column)).mappings():
@@ -438,3 +465,47 @@ class _Verifier:
         for kind, query in queries.items():
             for key in self._connection.scalars(query):
                 self._report(f"{kind} {key}", "was emptied without an erasure on record")
+
+    def find_returned_content(self) -> None:
+        """Find content that an erasure took and that is there again, with its salt: its digest would fit."""
+        tables = {"decision": decisions, "outcome": outcomes, "adverse event": adverse_events}
+        for erasure in self._connection.execute(sa.select(erasures)).all():
+            conditions = [] if erasure.participant_id is None else [decisions.c.participant_id == erasure.participant_id]
+            if erasure.received_before is not None:
+                conditions.append(decisions.c.received_at < erasure.received_before)
+            points = sa.select(decisions.c.id).where(*conditions)
+            chosen = {"decision": decisions.c.id.in_(points), "outcome": outcomes.c.decision_id.in_(points)}
+            if erasure.participant_id is not None and erasure.received_before is None:
+                chosen["adverse event"] = adverse_events.c.participant_id == erasure.participant_id
+            for kind, condition in chosen.items():
+                table = tables[kind]
+                for key in self._connection.scalars(sa.select(table.c.id).where(table.c.salt.is_not(None), condition)):
+                    # What was recorded after the erasure was not erased by it.
+                    if self._positions[kind, key] < self._positions["erasure", erasure.id]:
+                        self._report(f"{kind} {key}", "was erased, and holds content again")
+
+    @cached_property
+    def _positions(self) -> dict[tuple[str, Any], float]:
+        return read_positions(self._connection, "decision", "outcome", "adverse event", "erasure")
+
+    def check_slots(self) -> None:
+        """The slot of updates is taken while one runs, and only then."""
+        running = updates.c.finished_at.is_(None)
+        is_wrong = sa.or_(
+            sa.and_(running, updates.c.slot.is_distinct_from(1)), sa.and_(~running, updates.c.slot.is_not(None))
+        )
+        for update_id in self._connection.scalars(sa.select(updates.c.id).where(is_wrong)):
+            self._report(f"update {update_id}", "takes the slot of updates, or left it, otherwise than its end says")
+
+    def find_missing_seals(self, seals: Sequence[Seal]) -> None:
+        """A file of seals has every seal that the ledger says was put there."""
+        given = {f"block {seal.position:,}" for seal in seals}
+        made = defaultdict(list)
+        for action in self._connection.execute(sa.select(staff_actions).where(staff_actions.c.action == SEALED)):
+            made[action.subject].append(action)
+        for subject, actions in made.items():
+            if any(action.detail in given for action in actions):
+                for action in actions:
+                    if action.detail not in given:
+                        words = f"seal of {action.done_at:%Y-%m-%d %H:%M} UTC ({action.detail})"
+                        self._report(words, f"was put into {subject}, and is not among the seals")

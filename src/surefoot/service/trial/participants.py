@@ -17,7 +17,7 @@ from surefoot.errors import InputError
 from surefoot.service.access import record_action
 from surefoot.service.database.clock import EPOCH, now
 from surefoot.service.database.databases import Database, lift_time_limit, lock_content
-from surefoot.service.database.ledger import COPIED_VALUES, insert_new, insert_new_recorded, insert_recorded
+from surefoot.service.database.ledger import COPIED_VALUES, claim_new_job, insert_new_recorded, insert_recorded, release_jobs
 from surefoot.service.database.schema import (
     adverse_events,
     decisions,
@@ -218,7 +218,7 @@ def erase_content(
         insert_recorded(connection, "erasure", {**row, "done_by": by, **counts})
         words = f"{decision_count} decisions, {outcome_count} outcomes, {event_count} adverse events: {reason}"
         record_action(connection, by, "erased", participant_id or "everybody", words)
-        connection.execute(insert_new(connection, scheduled), {"job": SCRUB, "taken_at": EPOCH})
+        claim_new_job(connection, SCRUB, EPOCH)
     return Erasure(decision_count, outcome_count, event_count)
 
 
@@ -264,7 +264,7 @@ def scrub_database(database: Database) -> bool:
     if is_busy:
         return False
     with database.transaction() as connection:
-        connection.execute(sa.delete(scheduled).where(scheduled.c.job == SCRUB))
+        release_jobs(connection, scheduled.c.job == SCRUB)
     return True
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from surefoot.service.database.ledger import insert_new
+from surefoot.service.database.ledger import claim_new_job, release_jobs
 from surefoot.service.database.schema import decisions, scheduled
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.participants import Erasure, erase_expired
@@ -40,14 +40,14 @@ def erase_by_schedule(trial: Trial, at: datetime, steady_since: datetime) -> Era
         looked_at = connection.scalar(first_look)
         if looked_at is not None and (oldest is None or not steady_since <= looked_at <= at):
             # Nothing is due any more, or the look was taken by a clock that was set since.
-            connection.execute(sa.delete(scheduled).where(scheduled.c.job == FIRST_LOOK))
+            release_jobs(connection, scheduled.c.job == FIRST_LOOK)
             looked_at = None
         if oldest is None:
             return None
         is_steady = at - steady_since >= SECOND_LOOK
         if not is_steady or before - oldest > NIGHT_SHARE:
             if looked_at is None:
-                connection.execute(insert_new(connection, scheduled), {"job": FIRST_LOOK, "taken_at": at})
+                claim_new_job(connection, FIRST_LOOK, at)
             if looked_at is None or at - looked_at < SECOND_LOOK:
                 why = (
                     "more than one night's share"

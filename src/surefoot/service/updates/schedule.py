@@ -13,7 +13,7 @@ from itertools import chain
 import sqlalchemy as sa
 
 from surefoot.service.database.clock import JUMP, ClockWatch
-from surefoot.service.database.ledger import insert_new
+from surefoot.service.database.ledger import claim_new_job, release_jobs, set_job
 from surefoot.service.database.schema import activations, policies, scheduled, studies
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.trial.alerts import count_alert, raise_alert, raise_periodic_alerts
@@ -117,12 +117,10 @@ def _check_clock(trial: Trial, at: datetime, watch: ClockWatch | None) -> tuple[
         if message is not None:
             steady_since = at
             count_alert(connection, kind="clock", message=message, at=at)
-            connection.execute(sa.delete(scheduled).where(scheduled.c.taken_at > at + AHEAD))
+            release_jobs(connection, scheduled.c.taken_at > at + AHEAD)
         # A look by a clock that is not believed does not count: nights since the one before it may have been missed.
         for job, moment in ((STEADY, steady_since), (LOOKED, at))[: 1 + is_settled]:
-            changed = connection.execute(sa.update(scheduled).where(scheduled.c.job == job).values(taken_at=moment))
-            if not changed.rowcount:
-                connection.execute(insert_new(connection, scheduled), {"job": job, "taken_at": moment})
+            set_job(connection, job, moment)
     return looked_at, steady_since
 
 
@@ -190,8 +188,7 @@ def claim_job(trial: Trial, job: str, at: datetime) -> bool:
         if connection.scalar(sa.select(scheduled.c.job).where(scheduled.c.job == job)) is not None:
             return False
     with trial.database.transaction() as connection:
-        taken = insert_new(connection, scheduled).returning(scheduled.c.job)
-        return connection.scalar(taken, {"job": job, "taken_at": at}) is not None
+        return claim_new_job(connection, job, at)
 
 
 @dataclass(frozen=True)

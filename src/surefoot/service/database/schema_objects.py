@@ -1,0 +1,95 @@
+"""Whether tables, columns, indexes, constraints, triggers and rules are those that this release makes."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import sqlalchemy as sa
+
+from surefoot.service.database.databases import describe_fault
+from surefoot.service.database.schema import metadata
+
+Objects = dict[str, str]
+"""Every object by its kind and name, with its definition."""
+SQLITE = {
+    "column": "SELECT :table || '.' || name, type || ' ' || \"notnull\" || ' ' || pk FROM pragma_table_info(:table)",
+    "index": "SELECT :table || ' on ' || (SELECT group_concat(name, ', ') FROM pragma_index_info(list.name)), "
+    "list.\"unique\" || ' ' || partial FROM pragma_index_list(:table) AS list",
+    "foreign key": 'SELECT :table || \'.\' || "from", "table" || \'.\' || "to" FROM pragma_foreign_key_list(:table)',
+    "trigger": "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :table",
+}
+_OF_TABLE = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+_CHOSEN = "WHERE n.nspname = :schema AND c.relname = :table AND c.relkind = 'r'"
+POSTGRESQL = {
+    "column": f"SELECT c.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull "
+    f"{_OF_TABLE} JOIN pg_attribute a ON a.attrelid = c.oid {_CHOSEN} AND a.attnum > 0 AND NOT a.attisdropped",
+    "index": f"SELECT i.relname, pg_get_indexdef(x.indexrelid) || ' ' || x.indisvalid {_OF_TABLE} "
+    f"JOIN pg_index x ON x.indrelid = c.oid JOIN pg_class i ON i.oid = x.indexrelid {_CHOSEN}",
+    "constraint": f"SELECT c.relname || '.' || o.conname, pg_get_constraintdef(o.oid) {_OF_TABLE} "
+    f"JOIN pg_constraint o ON o.conrelid = c.oid {_CHOSEN}",
+    "trigger": "SELECT t.tgname, pg_get_triggerdef(t.oid) || ' ' || CAST(t.tgenabled AS text) || ' ' || p.prosrc "
+    f"{_OF_TABLE} JOIN pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal "
+    f"JOIN pg_proc p ON p.oid = t.tgfoid {_CHOSEN}",
+    "rule": f"SELECT c.relname || '.' || r.rulename, pg_get_ruledef(r.oid) {_OF_TABLE} "
+    f"JOIN pg_rewrite r ON r.ev_class = c.oid {_CHOSEN}",
+    "row security": f"SELECT c.relname, 'on' {_OF_TABLE} {_CHOSEN} AND c.relrowsecurity",
+}
+
+
+def find_schema_differences(connection: sa.Connection) -> Iterator[tuple[str, str]]:
+    """Every object that is not as this release makes it, and what is wrong with it; changes nothing."""
+    if connection.dialect.name == "sqlite":
+        expected = _make_sqlite_objects()
+        actual = _describe(connection, SQLITE)
+    else:
+        schema = str(connection.scalar(sa.text("SELECT current_schema()")))
+        actual = _describe(connection, POSTGRESQL, schema)
+        try:
+            expected = _make_temporary_objects(connection, schema)
+        except sa.exc.DBAPIError as error:
+            yield "database", f"its tables cannot be compared with this release's ({describe_fault(error)})"
+            return
+    for name in sorted(expected.keys() | actual.keys()):
+        if name not in actual:
+            yield name, "was dropped: this release has it"
+        elif name not in expected:
+            yield name, "was added: this release does not have it"
+        elif actual[name] != expected[name]:
+            yield name, "was changed: this release has it otherwise"
+
+
+@cache
+def _make_sqlite_objects() -> Objects:
+    engine = sa.create_engine("sqlite://")
+    metadata.create_all(engine)
+    with engine.connect() as connection:
+        objects = _describe(connection, SQLITE)
+    engine.dispose()
+    return objects
+
+
+def _make_temporary_objects(connection: sa.Connection, schema: str) -> Objects:
+    """The release's own tables as temporary ones, which are gone again afterwards: PostgreSQL writes definitions in its own
+    words, and only its words can be compared."""
+    point = connection.begin_nested()
+    try:
+        connection.execute(
+            sa.text("SELECT set_config('search_path', 'pg_temp, ' || quote_ident(:schema), true)"), {"schema": schema}
+        )
+        metadata.create_all(connection, checkfirst=False)
+        temporary = "SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema()"
+        return _describe(connection, POSTGRESQL, str(connection.scalar(sa.text(temporary))))
+    finally:
+        point.rollback()
+
+
+def _describe(connection: sa.Connection, queries: dict[str, str], schema: str = "") -> Objects:
+    objects = {}
+    for table in metadata.tables:
+        for kind, query in queries.items():
+            given = {"table": table, "schema": schema} if schema else {"table": table}
+            for name, definition in connection.execute(sa.text(query), given):
+                # Which schema the tables are in is not part of their definition.
+                plain = re.sub(rf"\b({re.escape(schema)}|pg_temp|public)\.", "", definition) if schema else definition
+                objects[f"{kind} {name}"] = " ".join(plain.split())
+    return objects
