@@ -6,7 +6,7 @@ python -m benchmarks.rehearsal_truth table             # write benchmarks/rehear
 
 Six worlds, clean and dirty, with pilots of 10, 30 and 100 people for 28 days of five decision points under a coin. Each
 pilot is rehearsed as a trial of 20 people for ten days with `ts`. Truth: the same trials on people of the world itself. A
-pilot takes about 6 seconds of one core.
+pilot takes about 20 seconds of one core.
 """
 
 import argparse

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from surefoot import InputError
-from surefoot.inference.adaptive_sandwich import PolicyUpdate, adaptive_covariance, sum_changeable, update_by_differences
+from surefoot.inference.adaptive_sandwich import (
+    PolicyUpdate,
+    TrialEquations,
+    adaptive_covariance,
+    sum_changeable,
+    update_by_differences,
+)
 from tests.reference.adaptive_sandwich import PUBLISHED, PooledTrial
 
 
@@ -80,3 +86,27 @@ def test_changes_that_no_probability_can_make_are_cut():
     ]
     covariance = adaptive_covariance(trial.make_equations(), updates)
     assert np.diagonal(covariance).max() < 100 * np.diagonal(trial.covariance()).max()
+
+
+def test_equal_probabilities_still_carry_influence():
+    """A policy that gives all decisions one probability would give another one in a replication."""
+    people = 40
+    rng = np.random.default_rng(4)
+    participant = np.repeat(np.arange(people), 4)
+    late = np.tile([False, False, True, True], people)
+    decided = np.flatnonzero(late)
+    action = rng.integers(0, 2, len(decided))
+    influence = np.where(late, 0.0, rng.normal(size=4 * people))[:, None]
+    update = PolicyUpdate(
+        influence=influence,
+        before=~late,
+        decided=decided,
+        action=action,
+        probabilities=np.full((len(decided), 2), 0.5),
+        slopes=np.tile([[-0.1], [0.1]], (len(decided), 1, 1)),
+    )
+    functions = np.zeros((4 * people, 1))
+    functions[decided, 0] = 5.0 * (action - 0.5) + rng.normal(size=len(decided))
+    equations = TrialEquations(participant, np.array([[float(people)]]), functions, np.zeros_like(functions))
+    usual = adaptive_covariance(equations, [])
+    assert adaptive_covariance(equations, [update])[0, 0] > 1.01 * usual[0, 0]

@@ -260,8 +260,6 @@ class UpdateHistory:
             np.concatenate([update.action for update in updates]),
             np.concatenate([update.probabilities for update in updates]),
         )
-        everything = np.concatenate([update.probabilities for update in updates])
-        self._range = everything.min(axis=0), everything.max(axis=0)
         for update, decided in zip(updates, self._decided, strict=True):
             influence = sum_by_participant(update.influence, participant)
             # As many coefficients make residuals too small where few people had entered.
@@ -279,12 +277,11 @@ class UpdateHistory:
     def _saturate(self, update: PolicyUpdate, influence: Floats) -> float:
         """The factor by which linear changes of an update's probabilities are too large to be possible.
 
-        A probability between l and h with mean π has at most the variance (h − π)(π − l).
+        A probability with mean π has at most the variance π(1 − π).
         """
         moved = np.tensordot(update.slopes, influence.T @ influence / self._decisions.people**2, axes=1)
         variance = float((moved * update.slopes).sum())
-        low, high = self._range
-        most = float(((high - update.probabilities) * (update.probabilities - low)).sum())
+        most = float((update.probabilities * (1 - update.probabilities)).sum())
         return min(1.0, np.sqrt(most / variance)) if variance > 0 else 1.0
 
     def _carry(self, effects: LaterEffects) -> Floats:
