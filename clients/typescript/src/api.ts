@@ -167,14 +167,14 @@ export const MAXIMUM_ITEMS = {
 export abstract class Operations {
   protected abstract send<Reply>(method: string, path: string, body?: unknown): Promise<Reply>;
 
-  /** Register a participant by a pseudonym; repeating it is harmless. (app) */
-  register(body: Registration): Promise<Participant> {
-    return this.send("POST", "/api/v1/participants", body);
-  }
-
   /** Decide one decision point. A retry gets the same answer, byte for byte; a different request for it gets 409. (app) */
   decide(body: DecisionRequest): Promise<DecisionReply> {
     return this.send("POST", "/api/v1/decisions", body);
+  }
+
+  /** Register a participant by a pseudonym; repeating it is harmless. (app) */
+  register(body: Registration): Promise<Participant> {
+    return this.send("POST", "/api/v1/participants", body);
   }
 
   /** Record one outcome, or several; null means known to be missing. Sending one again is harmless. (app) */
