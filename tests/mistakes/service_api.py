@@ -56,6 +56,16 @@ def read_warnings(body):
     return make
 
 
+def read_refusal(body):
+    """Of the one outcome of a batch that is wrong in form."""
+
+    def make():
+        (refused,) = [receipt for receipt in client().ask("/outcomes", body).json()["results"] if receipt["status"] == "refused"]
+        raise InputError(refused["message"])
+
+    return make
+
+
 def without(name):
     return {field: value for field, value in request().items() if field != name}
 
@@ -64,7 +74,7 @@ MISTAKES = [
     Mistake(
         "an e-mail address as id",
         ask(request(participant="a@b.c")),
-        "participant_id may hold letters, digits, . _ - (1 to 64 of them)",
+        "participant_id may hold letters, digits, . _ - (1 to 64 of them, not dots alone)",
     ),
     Mistake(
         "a misspelt field",
@@ -134,8 +144,8 @@ MISTAKES = [
         "send at most 1,000 outcomes at once; split the batch",
     ),
     Mistake(
-        "a misspelt field in a batch",
-        ask({"outcomes": [OUTCOME, {**OUTCOME, "proximal_outcom": 1}]}, "/outcomes"),
+        "a misspelt field in a batch, in that outcome's receipt",
+        read_refusal({"outcomes": [OUTCOME, {**OUTCOME, "proximal_outcom": 1}]}),
         "there is no field 'proximal_outcom' (did you mean 'proximal_outcome'?); there are decision_id, proximal_outcome, timestamp, action_prob",
     ),
     Mistake(

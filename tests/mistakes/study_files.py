@@ -48,17 +48,17 @@ MISTAKES = [
     Mistake(
         "A section with a typing mistake",
         key("[reward]", "[rewards]"),
-        "study.toml: line 20, key 'rewards': unknown key (did you mean 'reward'?); valid here are file, columns, state, actions, reward, collection, screen, questionnaire, method, probability_limits, effects, trial",
+        "study.toml: line 20, key 'rewards': unknown key (did you mean 'reward'?); valid here are file, columns, state, actions, reward, collection, screen, questionnaire, method, probability_limits, effects, monitoring, trial, groups",
     ),
     Mistake(
         "A section that is missing",
         key("[columns]", "[colums]"),
-        "study.toml: line 1, key 'colums': unknown key (did you mean 'columns'?); valid here are file, columns, state, actions, reward, collection, screen, questionnaire, method, probability_limits, effects, trial (and 1 more)",
+        "study.toml: line 1, key 'colums': unknown key (did you mean 'columns'?); valid here are file, columns, state, actions, reward, collection, screen, questionnaire, method, probability_limits, effects, monitoring, trial, groups (and 1 more)",
     ),
     Mistake(
         "A key with a typing mistake",
         key("range = [0, 10]", "rnage = [0, 10]"),
-        "study.toml: line 8, key 'state.mood.rnage': unknown key (did you mean 'range'?); valid here are column, kind, levels, settings, missing, range, scaling, use, device, derived, discount, start",
+        "study.toml: line 8, key 'state.mood.rnage': unknown key (did you mean 'range'?); valid here are column, kind, levels, settings, missing, range, unit, scaling, use, device, derived, discount, start",
     ),
     Mistake(
         "A role without a column",
