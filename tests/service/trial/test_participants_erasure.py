@@ -46,7 +46,7 @@ def test_content_goes_and_accountability_stays(trial, url, tmp_path):
     replayed = replay(trial.database)
     assert (replayed.decisions, replayed.erased, replayed.differences) == (81, 41, [])
     checked = verify(trial.database, [seal])
-    assert checked.discrepancies == [] and checked.erased == {"decisions": 41, "outcomes": 32}
+    assert checked.discrepancies == [] and checked.erased == {"decisions": 41, "outcomes": 32, "adverse_events": 0}
     assert column(trial, participant_events.c.kind)[-1] == "withdrawn"
     assert column(trial, staff_actions.c.action) == ["asked to erase", "withdrawn", "erased"]
     assert str(SENTINEL) not in "".join(column(trial, updates.c.result))
