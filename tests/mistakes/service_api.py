@@ -60,7 +60,8 @@ def read_refusal(body):
     """Of the one outcome of a batch that is wrong in form."""
 
     def make():
-        (refused,) = [receipt for receipt in client().ask("/outcomes", body).json()["results"] if receipt["status"] == "refused"]
+        receipts = client().ask("/outcomes", body).json()["results"]
+        (refused,) = [receipt for receipt in receipts if receipt["status"] == "refused"]
         raise InputError(refused["message"])
 
     return make
