@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from pyarrow import csv as pa_csv
 from pyarrow import parquet
 
 from surefoot.fitting import fit_study
+from surefoot.service.database.clock import now
 from surefoot.service.database.schema import decisions
 from surefoot.service.operations import export
 from surefoot.service.operations.export import EXPORTS, export_decisions
+from surefoot.service.trial import decisions as deciding
 from surefoot.service.trial.api_models import Outcome
 from surefoot.service.trial.decisions import record_outcomes
 from surefoot.service.trial.participants import register_participant
@@ -58,17 +61,21 @@ def test_an_empty_trial_can_be_exported(trial, tmp_path):
 
 @pytest.mark.parametrize("time", ["time", "timestamp", "decision_idx"])
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_decision_points_that_share_a_timestamp_are_exported_in_order_and_fitted(url, tmp_path, time):
+def test_decision_points_that_share_a_timestamp_are_exported_in_order_and_fitted(url, tmp_path, time, monkeypatch):
+    """A clock that went back comes to the moment of an earlier decision point again."""
     study = Study.parse(STUDY.replace('time = "time"', f'time = "{time}"'))
     trial = open_trial(study, url)
     fill(trial, people=1, points=40)
-    for index in (1000, 1001):
-        answer(trial, index=index)
+    answer(trial, index=1000)
+    # By the server's clock it comes late enough after the one before.
+    monkeypatch.setattr(deciding, "now", lambda: now() + timedelta(minutes=2))
+    answer(trial, index=1001, timestamp=moment(2 * 39))
     path = tmp_path / "decisions.csv"
     export_decisions(trial, path, "csv")
     rows = list(csv.DictReader(path.read_text().splitlines()))
     moments = "surefoot timestamp" if time == "timestamp" else "timestamp"
-    assert rows[-1][moments] == rows[-2][moments] and [int(row[time]) for row in rows[-2:]] == [1000, 1001]
+    assert [int(row[time]) for row in rows[-3:]] == [39, 1000, 1001]
+    assert rows[-3][moments] == rows[-1][moments] < rows[-2][moments]
     assert update(trial)[0] == "done"
     live = trial.policies.get(trial.policies.live()[0]).policies
     np.testing.assert_array_equal(fit_study(path, study).policies.rule.coef, live.rule.coef)
