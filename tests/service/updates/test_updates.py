@@ -14,6 +14,7 @@ from surefoot.service.database.clock import now
 from surefoot.service.database.schema import activations
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.operations.verification import replay
+from surefoot.service.trial import decisions as deciding
 from surefoot.service.trial import states
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import open_trial
@@ -80,17 +81,17 @@ def test_with_partial_pooling_a_new_participant_has_a_policy_from_the_first_day(
     trial.close()
 
 
-@pytest.mark.parametrize("days", [15, -30], ids=["old", "activated by a clock that was ahead"])
-def test_missing_context_and_stale_policies_fall_back(trial, monkeypatch, days):
-    from surefoot.service.trial import decisions as deciding
-
+@pytest.mark.parametrize(
+    "deciding_days, updating_days", [(15, 0), (0, 30)], ids=["old", "activated by a clock that was ahead"]
+)
+def test_missing_context_and_stale_policies_fall_back(trial, monkeypatch, deciding_days, updating_days):
     fill(trial, people=1, points=40)
+    monkeypatch.setattr(updates, "now", lambda: now() + timedelta(days=updating_days))
     update(trial)
     assert answer(trial, context={"weather": 0.1})["reasons"] == ["missing: engagement", "missing: place"]
-    real = deciding.now
-    monkeypatch.setattr(deciding, "now", lambda: real() + timedelta(days=days))
+    monkeypatch.setattr(deciding, "now", lambda: now() + timedelta(days=deciding_days))
     stale = answer(trial, index=1001)
-    assert stale["source"] == "fallback" and stale["reasons"][0].startswith("stale policy")
+    assert stale["source"] == "fallback" and stale["reasons"] == [f"stale policy: {trial.policies.live()[0]}"]
     assert replay(trial.database).differences == []
 
 
