@@ -180,9 +180,11 @@ def test_figures_in_sentences_are_measured_ones(measured):
     for counts in measured["threads"]["seconds_by_threads"].values():
         assert " | ".join(f"{seconds:.2f}" for seconds in counts.values()) in scaling
     assert f"`hb-accb` {high:.0f} µs a participant against {actor:.0f} for `ro-accb`, {high / actor:.1f} times" in robustness
-    for name, found in measured["service"]["databases"].items():
-        shares = " | ".join(f"{found[clients]['ratio']:.2f}" for clients in ("1", "8", "32"))
-        assert f"| {name.removesuffix('(s)')} | {shares} |" in text("docs/service.md")
+    for name, clients in measured["service"]["databases"].items():
+        for baseline, label in (("sqlalchemy", "SQLAlchemy"), ("driver", "plain driver")):
+            rows = (clients[number][baseline] for number in ("1", "8", "32"))
+            shares = " | ".join(f"{row['processor_ratio']:.2f} ({row['ratio']:.2f})" for row in rows)
+            assert f"| {name.removesuffix('(s)')}, {label} | {shares} |" in text("docs/service.md")
 
 
 def test_the_peer_that_wins_is_named(measured):

@@ -16,7 +16,6 @@ import surefoot as sf
 HERE = Path(__file__).parent
 PLAN = """
 trials = 20
-tuning_trials = 5
 methods = ["ro-saccb", "hb-ahead"]
 [design]
 participants = 30

@@ -88,7 +88,9 @@ def check_personalisation(
     --------
     >>> import tempfile, surefoot as sf
     >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\navailable = "free"\\nprobability = "chance"\\n[state.mood]\\n'
-    >>> study = sf.Study.parse(text + '[reward]\\nrange = [0, 100]\\n[method]\\nname = "ts"\\n[trial]\\nday_boundary = 5')
+    >>> text += '[reward]\\nrange = [0, 100]\\n[method]\\nname = "ts"\\npooling = "all"\\n'
+    >>> text += '[probability_limits]\\nminimum = 0.3\\nmaximum = 0.7\\n[trial]\\nday_boundary = 5'
+    >>> study = sf.Study.parse(text)
     >>> people = sf.rehearsal.from_study(study, participants=5, seed=1)
     >>> design = sf.rehearsal.TrialDesign(participants=5, days=6, update_every=3)
     >>> (trial,) = sf.rehearsal.run_trials(people, sf.rehearsal.Candidate("ts", study), design, seeds=[1])

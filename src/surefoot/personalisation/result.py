@@ -40,7 +40,16 @@ def average_certainty(paths: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Personalisation(ShownResult):
-    """How sure the algorithm of a trial was about people, compared with trials in which there was nothing to learn."""
+    """How sure the algorithm of a trial was about people, compared with trials in which there was nothing to learn.
+
+    Examples
+    --------
+    >>> by_chance = np.random.default_rng(0).uniform(0.3, 0.7, (39, 2))
+    >>> certainty = np.array([[0.9, 1.0], [0.4, 0.6]])
+    >>> result = Personalisation(np.array(["p1", "p2"]), certainty, by_chance, np.empty((0, 2, 2)), pooled=False)
+    >>> result.personal
+    array([ True, False])
+    """
 
     participants: NDArray[Any]
     """Ids."""
@@ -54,6 +63,7 @@ class Personalisation(ShownResult):
     pooled: bool
     """Whether everybody had the same policy."""
     notes: tuple[str, ...] = ()
+    """Differences between the trial and its resamples."""
 
     page_title: ClassVar[str] = "Did the algorithm personalise?"
 
