@@ -43,6 +43,7 @@ def test_mistakes_are_told_with_the_remedy(trial, tmp_path, monkeypatch):
     assert "is it running" in refused("replay", "--database", "postgresql://127.0.0.1:1/trial")
     (tmp_path / "plain.toml").write_text(STUDY.split("[trial]")[0])
     assert "[trial]" in refused("serve", "--study", "plain.toml")
+    assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ, "its folder is gone"
     for limits in (
         "",
         "[probability_limits]\nminimum = 0\nmaximum = 0.9\n",
@@ -87,7 +88,7 @@ def test_an_update_says_live_only_of_what_is(trial, tmp_path):
     fill(trial, points=40)
     (tmp_path / "manual.toml").write_text(STUDY.replace("[trial]", '[trial]\nactivation = "manual"', 1))
     said = run("update", "--study", "manual.toml")
-    assert "policy 1 is kept; an admin activates it" in said and "is live" not in said
+    assert "policy 1 is kept; an admin activates it" in said and "policy 1 is live" not in said
     (tmp_path / "strict.toml").write_text(STUDY.replace("max_removed = 0.5", "max_removed = 0.0"))
     fill(trial, points=20, first=40, seed=1, effect=-5.0)
     assert "REFUSED" in run("update", "--study", "strict.toml", code=1)

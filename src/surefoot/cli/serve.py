@@ -105,11 +105,15 @@ def serve(
     with tempfile.TemporaryDirectory(prefix="surefoot-metrics-") as folder:
         # Workers count requests in files there; prometheus-client reads the variable when it is imported.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        with open_sandbox() if sandbox else nullcontext(database) as url:
-            factory = check_study(study, url) if studies is None else check_studies(studies)
-            from surefoot.service.server import listen
+        try:
+            with open_sandbox() if sandbox else nullcontext(database) as url:
+                factory = check_study(study, url) if studies is None else check_studies(studies)
+                from surefoot.service.server import listen
 
-            listen(factory, host, port, workers, log_format=log_format, log_level=log_level)
+                listen(factory, host, port, workers, log_format=log_format, log_level=log_level)
+        finally:
+            # The folder goes: nothing that this process does later may count there.
+            del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
 def check_studies(path: Path) -> str:
