@@ -30,6 +30,9 @@ POSTGRESQL = {
     "trigger": "SELECT t.tgname, pg_get_triggerdef(t.oid) || ' ' || CAST(t.tgenabled AS text) || ' ' || p.prosrc "
     f"{_OF_TABLE} JOIN pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal "
     f"JOIN pg_proc p ON p.oid = t.tgfoid {_CHOSEN}",
+    # A temporary trigger calls the function of the schema, which may be a changed one: so it is compared by itself.
+    "function": f"SELECT p.proname, p.prosrc {_OF_TABLE} JOIN pg_proc p ON p.pronamespace = n.oid {_CHOSEN} "
+    "AND p.proname = 'surefoot_append_only'",
     "rule": f"SELECT c.relname || '.' || r.rulename, pg_get_ruledef(r.oid) {_OF_TABLE} "
     f"JOIN pg_rewrite r ON r.ev_class = c.oid {_CHOSEN}",
     "row security": f"SELECT c.relname, 'on' {_OF_TABLE} {_CHOSEN} AND c.relrowsecurity",
