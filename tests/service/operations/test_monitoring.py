@@ -100,10 +100,12 @@ def test_a_frozen_database_hangs_nothing(trial, monkeypatch):
     with running(trial) as site:
         assert get(site, "/api/v1/participants", key, {"participant_id": "p1"})[0] == 200
         with trial.database.autocommit() as connection:
-            frozen = list(connection.scalars(sa.text("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")))
-        # The server's first process too, so that there are no new connections either.
-        frozen.append(int(Path(f"/proc/{frozen[0]}/stat").read_text().rsplit(")", 1)[1].split()[1]))
-        for process in frozen:
+            process = connection.scalar(sa.text("SELECT pg_backend_pid()"))
+        # The server's first process first: after that there are no new connections, and its children are all that there are.
+        first = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(first, signal.SIGSTOP)
+        frozen = [first, *map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split())]
+        for process in frozen[1:]:
             os.kill(process, signal.SIGSTOP)
         try:
             with monkeypatch.context() as patch:

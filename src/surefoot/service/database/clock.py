@@ -126,8 +126,10 @@ def repeat_job(name: str, job: Callable[[], object], seconds: float) -> Iterator
             try:
                 job()
             except Exception as error:
-                # The next turn tries again; only the kind is logged, the message may hold data.
-                log.error("%s failed with %s", name, type(error).__name__)
+                from surefoot.service.database.databases import describe_fault  # which imports this module
+
+                # The next turn tries again.
+                log.error("%s failed with %s", name, describe_fault(error))
 
     thread = threading.Thread(target=run, daemon=True, name=name)
     thread.start()
