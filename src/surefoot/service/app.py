@@ -17,7 +17,8 @@ from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.requests import HEADERS, KeyLookups, RequestMiddleware, describe_validation_error
 from surefoot.service.dashboard.pages import render_page
 from surefoot.service.database.clock import ClockWatch, now, repeat_job
-from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
+from surefoot.service.database.databases import DATABASE_FAULTS
+from surefoot.service.database.faults import describe_fault
 from surefoot.service.messages import send_messages
 from surefoot.service.operations.monitoring import Metrics
 from surefoot.service.operations.nightly_backup import run_nightly_backup

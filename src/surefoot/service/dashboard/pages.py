@@ -26,7 +26,8 @@ from surefoot.service import access
 from surefoot.service.access import ANONYMOUS, Caller, Sessions
 from surefoot.service.api.requests import limit_rate
 from surefoot.service.database import clock
-from surefoot.service.database.databases import DATABASE_FAULTS, describe_fault
+from surefoot.service.database.databases import DATABASE_FAULTS
+from surefoot.service.database.faults import describe_fault
 from surefoot.service.database.schema import ended_sessions, keys
 from surefoot.service.operations.export import FORMATS, FORMULA
 from surefoot.service.trial.api_models import ApiError

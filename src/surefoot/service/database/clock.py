@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from surefoot.errors import InputError
+from surefoot.service.database.faults import describe_fault
 
 VARIABLE = "SUREFOOT_SIMULATED_CLOCK"
 """Names a file that holds the time, for simulated trials only; the dashboard says so on every page."""
@@ -126,8 +127,6 @@ def repeat_job(name: str, job: Callable[[], object], seconds: float) -> Iterator
             try:
                 job()
             except Exception as error:
-                from surefoot.service.database.databases import describe_fault  # which imports this module
-
                 # The next turn tries again.
                 log.error("%s failed with %s", name, describe_fault(error))
 

@@ -52,14 +52,6 @@ DATABASE_FAULTS = (
 """The database is away, full, read-only, too slow, or was moved: 503 with Retry-After. Anything else is a 500."""
 
 
-def describe_fault(error: Exception) -> str:
-    """The kind and the database's own code, never the message: that may hold values."""
-    cause = getattr(error, "orig", None)
-    code = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
-    kind = type(error if cause is None else cause).__name__
-    return f"{kind} {code}" if code else kind
-
-
 @dataclass(frozen=True, eq=False)
 class Database:
     """One database, and how to read from it and write to it."""

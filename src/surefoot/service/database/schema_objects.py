@@ -6,7 +6,7 @@ from functools import cache
 
 import sqlalchemy as sa
 
-from surefoot.service.database.databases import describe_fault
+from surefoot.service.database.faults import describe_fault
 from surefoot.service.database.schema import metadata
 
 Objects = dict[str, str]
