@@ -178,13 +178,12 @@ EVIDENCE = {evidence.kind: evidence for evidence in _KINDS}
 def read_positions(connection: sa.Connection, *kinds: str) -> dict[tuple[str, Any], float]:
     """The place in the ledger of every entry of these kinds, by kind and key; what it does not know comes last."""
     positions: dict[tuple[str, Any], float] = defaultdict(lambda: inf)
-    blocks = connection.execute(
-        sa.select(ledger.c.entries).order_by(ledger.c.position), execution_options={"yield_per": CHUNK}
-    )
-    entries = (entry for text in blocks.scalars() for entry in json.loads(text))
-    for position, (kind, key, *_) in enumerate(entries):
-        if kind in kinds:
-            positions[kind, key[0]] = position
+    ordered = sa.select(ledger.c.entries).order_by(ledger.c.position)
+    with connection.execute(ordered, execution_options={"yield_per": CHUNK}) as blocks:
+        entries = (entry for text in blocks.scalars() for entry in json.loads(text))
+        for position, (kind, key, *_) in enumerate(entries):
+            if kind in kinds:
+                positions[kind, key[0]] = position
     return positions
 
 

@@ -91,9 +91,11 @@ def _write_archive(database: Database, target: Path | io.BytesIO) -> dict[str, i
             digest = hashlib.sha256()
             counts[table.name] = 0
             ordered = sa.select(table).order_by(*table.primary_key.columns)
-            rows = connection.execution_options(yield_per=BATCH).execute(ordered).mappings()
-            with archive.open(f"{table.name}.jsonl", "w", force_zip64=True) as file:
-                for row in rows:
+            with (
+                connection.execution_options(yield_per=BATCH).execute(ordered) as rows,
+                archive.open(f"{table.name}.jsonl", "w", force_zip64=True) as file,
+            ):
+                for row in rows.mappings():
                     values = {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
                     line = json.dumps(values, allow_nan=False).encode() + b"\n"
                     file.write(line)

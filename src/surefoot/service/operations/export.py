@@ -124,8 +124,11 @@ def _export_query(
     texts: Collection[str],
 ) -> Export:
     """Rows go through in pieces: a trial of any size takes the same memory."""
-    with trial.database.snapshot(unlimited=True) as connection:
-        pieces = connection.execution_options(yield_per=ROWS).execute(query).mappings().partitions()
+    with (
+        trial.database.snapshot(unlimited=True) as connection,
+        connection.execution_options(yield_per=ROWS).execute(query) as rows,
+    ):
+        pieces = rows.mappings().partitions()
         return _write(make_table([]).schema, (make_table(list(piece)) for piece in pieces), path, form, texts)
 
 

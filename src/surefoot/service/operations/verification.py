@@ -78,9 +78,12 @@ def replay(database: Database) -> Replay:
     recomputer = _Recomputer(database)
     contents = Counter[str]()
     differences = []
-    with database.snapshot(unlimited=True) as connection:
-        ordered = sa.select(decisions).order_by(decisions.c.participant_id, decisions.c.decision_idx)
-        for row in connection.execution_options(yield_per=1000).execute(ordered).mappings():
+    ordered = sa.select(decisions).order_by(decisions.c.participant_id, decisions.c.decision_idx)
+    with (
+        database.snapshot(unlimited=True) as connection,
+        connection.execution_options(yield_per=1000).execute(ordered) as rows,
+    ):
+        for row in rows.mappings():
             contents["erased" if row["salt"] is None else "there"] += 1
             point = (row["id"], row["participant_id"], row["decision_idx"])
             differences += [Difference(*point, check) for check in recomputer.find_differences(row)]
@@ -319,6 +322,9 @@ class _Verifier:
         self.entries = Counter[str]()
         self.discrepancies: list[Discrepancy] = []
 
+    def _stream(self, query: sa.Select[Any]) -> sa.CursorResult[Any]:
+        return self._connection.execute(query, execution_options={"yield_per": CHUNK})
+
     def _report(self, subject: str, problem: str) -> None:
         self.discrepancies.append(Discrepancy(subject, problem))
 
@@ -332,21 +338,21 @@ class _Verifier:
     def walk_chain(self) -> None:
         """Compare each block with the one before it and with seals, and each entry with its row."""
         hash_before = BEGINNING
-        blocks = sa.select(ledger).order_by(ledger.c.position)
-        for block in self._connection.execute(blocks, execution_options={"yield_per": CHUNK}):
-            subject = f"ledger block {block.position}"
-            if block.position != self.position + 1:
-                self._report(subject, f"follows block {self.position}: blocks between them were removed")
-            elif bytes(block.hash) != chain(hash_before, digest_block(block.recorded_at, block.entries)):
-                self._report(subject, "was changed: its hash does not follow from what it holds and the hash before")
-            after_seals = self._last_seal is not None and block.position > self._last_seal.position
-            if after_seals:
-                self._check_date(subject, block.recorded_at)
-            hash_before = bytes(block.hash)
-            self.position = block.position
-            for kind, *entry in json.loads(block.entries):
-                self._take_entry(kind, entry, after_seals)
-            self._check_seals(block)
+        with self._stream(sa.select(ledger).order_by(ledger.c.position)) as blocks:
+            for block in blocks:
+                subject = f"ledger block {block.position}"
+                if block.position != self.position + 1:
+                    self._report(subject, f"follows block {self.position}: blocks between them were removed")
+                elif bytes(block.hash) != chain(hash_before, digest_block(block.recorded_at, block.entries)):
+                    self._report(subject, "was changed: its hash does not follow from what it holds and the hash before")
+                after_seals = self._last_seal is not None and block.position > self._last_seal.position
+                if after_seals:
+                    self._check_date(subject, block.recorded_at)
+                hash_before = bytes(block.hash)
+                self.position = block.position
+                for kind, *entry in json.loads(block.entries):
+                    self._take_entry(kind, entry, after_seals)
+                self._check_seals(block)
         self._compare_last_rows()
         for position, seals in self._seals.items():
             if position > self.position:
@@ -434,9 +440,9 @@ class _Verifier:
             if _count(self._connection, evidence.select()) == self.entries[kind]:
                 continue
             known = Counter[Any](key for key, (entry, _) in self._newest[kind].items() if entry[1] is not None)
-            blocks = self._connection.execute(sa.select(ledger.c.entries), execution_options={"yield_per": CHUNK})
-            for text in () if evidence.repeats else blocks.scalars():
-                known.update(entry[1][0] for entry in json.loads(text) if entry[0] == kind)
+            if not evidence.repeats:
+                with self._stream(sa.select(ledger.c.entries)) as blocks:
+                    known.update(entry[1][0] for text in blocks.scalars() for entry in json.loads(text) if entry[0] == kind)
             key_column = evidence.table.c[evidence.key[0]]
             for row in self._connection.execute(evidence.select().order_by(key_column)).mappings():
                 if not known[row[evidence.key[0]]]:
