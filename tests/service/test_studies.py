@@ -85,6 +85,8 @@ def test_pages_link_within_their_study_and_sessions_stay_there(server):
 
 
 def test_other_addresses_lead_nowhere(server):
+    for path in ("/", "/studies/walk", "/studies/none/", "/healthz"):
+        assert server.get(path).headers["x-frame-options"] == "DENY"
     assert "Study of walk" in server.get("/").text and server.get("/healthz").json() == {"status": "alive"}
     assert server.get("/studies/walk").headers["location"] == "/studies/walk/"
     for path in ("/participants", "/studies/other/", "/studies/", "/studies/../walk/", "/api/v1/decisions"):

@@ -14,8 +14,8 @@ from surefoot.service.access import RateLimiter
 from surefoot.service.api import routes
 from surefoot.service.api.description import Description
 from surefoot.service.api.group_commit import DecisionRecorder
-from surefoot.service.api.requests import HEADERS, KeyLookups, RequestMiddleware, describe_validation_error
-from surefoot.service.dashboard.pages import render_page
+from surefoot.service.api.requests import KeyLookups, RequestMiddleware, describe_validation_error
+from surefoot.service.dashboard.pages import list_security_headers, render_page
 from surefoot.service.database.clock import ClockWatch, now, repeat_job
 from surefoot.service.database.databases import DATABASE_FAULTS
 from surefoot.service.database.faults import describe_fault
@@ -93,7 +93,7 @@ def create_app(trial: Trial, name: str = "", seals_to: str | None = None) -> Fas
     app.state.description = Description(app, trial)
     for kind in (HTTPException, RequestValidationError, *DATABASE_FAULTS):
         app.add_exception_handler(kind, _answer_error)
-    headers = [*HEADERS, (b"x-surefoot-sandbox", b"true")] if sandbox else HEADERS
+    headers = [*list_security_headers(), *([(b"x-surefoot-sandbox", b"true")] if sandbox else [])]
     size = 1024 * limits.body_kilobytes
     app.add_middleware(RequestMiddleware, body_bytes=size, metrics=app.state.metrics, headers=headers)
     return app

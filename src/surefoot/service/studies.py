@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from starlette.responses import RedirectResponse, Response
 
 from surefoot.service.app import create_app
-from surefoot.service.dashboard.pages import HEADERS, render_page, write_security_policy
+from surefoot.service.dashboard.pages import list_security_headers, render_page
 from surefoot.service.operations.seals import find_destination
 from surefoot.service.trial.api_models import error_body
 from surefoot.service.trial.trial import Trial, open_trial
@@ -85,13 +85,13 @@ class StudyServer:
             return
         address = ADDRESS.fullmatch(scope["path"])
         app = None if address is None else self.apps.get(address[2])
-        if address is None or app is None:
-            await self._answer(scope["path"])(scope, receive, send)
-        elif address[3] is None:
-            await RedirectResponse(f"{address[1]}/", 307)(scope, receive, send)
-        else:
-            inner = {**scope, "path": address[3], "raw_path": address[3].encode(), "root_path": address[1]}
-            await app(inner, receive, send)
+        if address is None or app is None or address[3] is None:
+            response = self._answer(scope["path"]) if app is None else RedirectResponse(f"{scope['path']}/", 307)
+            response.raw_headers += list_security_headers()
+            await response(scope, receive, send)
+            return
+        inner = {**scope, "path": address[3], "raw_path": address[3].encode(), "root_path": address[1]}
+        await app(inner, receive, send)
 
     async def _live(self, receive: Any, send: Any) -> None:
         """Start and stop the jobs of all studies."""
@@ -110,6 +110,4 @@ class StudyServer:
         if path != "/":
             return JSONResponse(error_body("not_found", "there is no such page; addresses begin with /studies/NAME/"), 404)
         titles = {name: app.state.trial.settings.title for name, app in self.apps.items()}
-        response = render_page("studies", study="", titles=titles)
-        response.headers.update({"Content-Security-Policy": write_security_policy(), **HEADERS})
-        return response
+        return render_page("studies", study="", titles=titles)

@@ -1,10 +1,14 @@
 """Every mistake of a client is told in words that name the field and the remedy; every error has the same shape."""
 
+import asyncio
+import base64
+import hashlib
 import json
 
 import pytest
 import sqlalchemy as sa
 
+from surefoot.service.api import requests
 from surefoot.service.api.requests import MAXIMUM_DEPTH, parse_strict_json
 from surefoot.service.trial.api_models import ApiError
 from tests.service.support.client import request
@@ -169,3 +173,32 @@ def test_an_unknown_address_is_a_page_for_people_and_json_for_programs(client):
     for path, headers in (("/nothing", {}), ("/api/v1/nothing", browser)):
         reply = client.get(path, headers=headers)
         assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_every_reply_has_the_strict_headers_whoever_writes_it(client, monkeypatch):
+    """Also those of the middleware: too slow, too large, a mistake of ours."""
+
+    async def wait():
+        await asyncio.sleep(0.2)
+
+    async def fail():
+        raise RuntimeError
+
+    replies = {404: client.get("/nothing", headers={"accept": "text/html"}), 401: client.post("/api/v1/decisions")}
+    replies[413] = client.ask("/decisions", {"context": "x" * 10**6})
+    monkeypatch.setattr(client.app.state.recorder, "check_readiness", fail)
+    replies[500] = client.get("/readyz")
+    monkeypatch.setattr(client.app.state.recorder, "check_readiness", wait)
+    monkeypatch.setattr(requests, "REQUEST_SECONDS", 0.01)
+    replies[503] = client.get("/readyz")
+    monkeypatch.undo()
+    replies[200] = client.get("/docs")
+    for status, reply in replies.items():
+        assert reply.status_code == status
+        policy = reply.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "script-src" not in policy and "unsafe" not in policy
+        assert (reply.headers["x-frame-options"], reply.headers["x-content-type-options"]) == ("DENY", "nosniff")
+        assert (reply.headers["cache-control"], reply.headers["referrer-policy"]) == ("no-store", "no-referrer")
+        style = reply.text.partition("<style>")[2].partition("</style>")[0]
+        assert not style or base64.b64encode(hashlib.sha256(style.encode()).digest()).decode() in policy

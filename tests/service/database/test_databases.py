@@ -1,3 +1,6 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -45,6 +48,34 @@ def test_a_transaction_happens_whole_or_not_at_all(trial):
         connection.execute(sa.insert(participants), row)
     with trial.database.autocommit() as connection:
         assert connection.execute(sa.select(participants)).mappings().all() == [row]
+
+
+def write_nothing(database):
+    with database.transaction():
+        pass
+
+
+def test_sqlites_writers_look_often_for_a_gap_that_another_process_leaves(tmp_path, monkeypatch):
+    """SQLite itself looks ten times a second; beside a busy worker the other one answered 503."""
+    url = f"sqlite:///{tmp_path}/trial.db"
+    busy = databases.connect(url)
+    waiting = databases.connect(url)
+    looks = []
+    with waiting.autocommit() as connection:
+        connection.connection.driver_connection.set_trace_callback(looks.append)
+    with ThreadPoolExecutor(1) as pool:
+        with busy.transaction():
+            turn = pool.submit(write_nothing, waiting)
+            time.sleep(0.3)
+        turn.result()
+    assert sum(look == "BEGIN IMMEDIATE" for look in looks) > 8
+    monkeypatch.setattr(databases, "BUSY_SECONDS", 0.1)
+    with busy.transaction(), pytest.raises(databases.DATABASE_FAULTS, match="locked"), waiting.transaction():
+        pass
+    with waiting.autocommit() as connection:
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 5000
+    for database in (busy, waiting):
+        database.close()
 
 
 def test_a_connection_that_comes_back_after_the_end_is_closed(empty):

@@ -28,7 +28,6 @@ from surefoot.service.trial.api_models import ApiError, error_body
 
 log = logging.getLogger("surefoot.service")
 access_log = logging.getLogger("surefoot.access")
-HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"), (b"cache-control", b"no-store")]
 REQUEST_SECONDS = 10.0
 """A request that takes longer is answered 503: nothing hangs on a database that hangs."""
 UNBOUNDED = ("/api/v1/export/", "/download/")  # exports may take as long as they need

@@ -61,12 +61,6 @@ ROWS = 20
 """Of a table on one page: a phone shows it in less than ten screens."""
 LOOPBACK = ("127.0.0.1", "::1")
 TOO_OFTEN = "too many requests; wait a moment and try again"
-HEADERS = {
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-}
 
 
 class RedirectError(Exception):
@@ -148,7 +142,7 @@ def cut_page(rows: Sequence[Any], number: int, length: int = ROWS) -> Listing:
 
 
 class Page(APIRoute):
-    """A route whose errors are pages and whose answers carry the security headers."""
+    """A route whose errors are pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -172,21 +166,31 @@ class Page(APIRoute):
                 response = render_page("error", 404, **about, message="there is no such page")
             if isinstance(response, RedirectResponse) and response.headers["location"].startswith("/"):
                 response.headers["location"] = about["root"] + response.headers["location"]
-            response.headers.update({"Content-Security-Policy": write_security_policy(), **HEADERS})
             return response
 
         return handle_page
 
 
 @cache
-def write_security_policy() -> str:
-    """No script at all, one known stylesheet, no frame, no form to elsewhere."""
-    style = re.search(r"<style>(.*?)</style>", bytes(render_page("error", message="").body).decode(), re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256((style[1] if style else "").encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    )
+def list_security_headers() -> list[tuple[bytes, bytes]]:
+    """Of every reply, whoever writes it: no script at all, known stylesheets, no frame, no form to elsewhere, no copy."""
+    digests = []
+    for page in (bytes(render_page("error", message="").body).decode(), render("base.html", title="")):
+        style = page.partition("<style>")[2].partition("</style>")[0]
+        digests.append(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode())
+    sources = " ".join(f"'sha256-{digest}'" for digest in digests)
+    nowhere_else = "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    headers = {
+        "content-security-policy": f"default-src 'none'; style-src {sources}; img-src data:; {nowhere_else}",
+        "x-frame-options": "DENY",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cache-control": "no-store",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    }
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 router = APIRouter(route_class=Page, include_in_schema=False)

@@ -4,9 +4,11 @@ from collections import Counter
 from datetime import date, datetime
 from typing import Annotated, Any
 
+import numpy as np
 import sqlalchemy as sa
 from fastapi import Query, Response
 
+from surefoot.inference.intervals import wilson_interval
 from surefoot.service import access, messages
 from surefoot.service.api.routes import Id, export_file
 from surefoot.service.dashboard import pages, participant_pages
@@ -37,15 +39,13 @@ def make_day(day: date, sources: dict[str, int], sent: int) -> dict[str, Any]:
 
     The send rate is the share of available decision points with anything sent, with its 95 % interval (Wilson).
     """
-    from scipy.stats import binomtest
-
     counts = {source: sources.get(source, 0) for source in SOURCES}
     decided = sum(counts.values())
     available = decided - counts["unavailable"]
     rate: tuple[float | None, float | None, float | None] = (None, None, None)
     if available:
-        interval = binomtest(sent, available).proportion_ci(method="wilson")
-        rate = (sent / available, float(interval.low), float(interval.high))
+        low, high = wilson_interval(np.array([sent]), np.array([available]))
+        rate = (sent / available, float(low[0]), float(high[0]))
     return dict(zip(DAY_COLUMNS, (day, *counts.values(), decided, available, sent, *rate), strict=True))
 
 

@@ -1,7 +1,9 @@
 """The database: engines for SQLite and PostgreSQL, transactions, faults, migrations."""
 
 import os
+import sqlite3
 import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -21,6 +23,9 @@ NO_TRIAL = (
     "name the trial's with --database or SUREFOOT_DATABASE (quoted: a URL may hold &), or start it with surefoot serve"
 )
 BUSY_SECONDS = 5
+LOOK_MILLISECONDS = 2
+"""How long SQLite itself waits for another process that writes, before this one looks again."""
+IMMEDIATELY = "BEGIN IMMEDIATE"
 TURN_SECONDS = 20
 """How long a thread waits for the other threads of its process that write to SQLite: one of them may be stuck."""
 CONNECTIONS = 10
@@ -152,7 +157,7 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
             parsed, poolclass=ClosingPool, pool_size=CONNECTIONS, max_overflow=40, hide_parameters=True
         )
         # A transaction that reads first and writes later cannot wait for another writer: writers say so at once.
-        _listen(engine, "BEGIN IMMEDIATE")
+        _listen(engine, IMMEDIATELY)
         return Database(engine, text, _file=(path, _identify(path)))
     if kind not in ("postgresql", "postgres"):
         raise InputError(f"there is no support for '{kind}' databases; use sqlite:///… or postgresql://…")
@@ -200,8 +205,31 @@ def _listen(engine: sa.Engine, default: str) -> None:
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         statement = connection.get_execution_options().get("begin", default)
-        if statement:
+        if statement == IMMEDIATELY:
+            _wait_to_write(connection)
+        elif statement:
             connection.exec_driver_sql(statement)
+
+
+def _wait_to_write(connection: sa.Connection) -> None:
+    """Begin a transaction that writes to SQLite, as soon as another process leaves a gap.
+
+    SQLite looks less and less often, in the end ten times a second: beside a busy process it might never see a gap.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    driver: Any = connection.connection.driver_connection
+    driver.execute(f"PRAGMA busy_timeout = {LOOK_MILLISECONDS}").close()
+    try:
+        while True:
+            try:
+                connection.exec_driver_sql(IMMEDIATELY)
+                return
+            except sa.exc.OperationalError as error:
+                is_busy = isinstance(error.orig, sqlite3.Error) and error.orig.sqlite_errorcode == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() > deadline:
+                    raise
+    finally:
+        driver.execute(f"PRAGMA {PRAGMAS[0]}").close()
 
 
 def lift_time_limit(connection: sa.Connection) -> None:
