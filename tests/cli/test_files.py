@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def simulated():
 def test_from_a_file_to_policies_without_writing_a_line(simulated, tmp_path):
     pyarrow.csv.write_csv(simulated, tmp_path / "logs.csv")
     said = run("init", tmp_path / "logs.csv", "--out", tmp_path / "study.toml")
-    assert "surefoot fit" in said
+    assert "surefoot effects" in said and "surefoot fit" in said
     study = sf.Study.load(tmp_path / "study.toml")
     assert study.state_names == ("weather", "engagement", "fatigue")
     assert (study.columns.participant, study.columns.probability, study.reward.column) == (
@@ -52,6 +53,34 @@ def test_from_a_file_to_policies_without_writing_a_line(simulated, tmp_path):
     )
     assert json.loads(said)["people"] == 50
     assert "already there" in refuse("init", tmp_path / "logs.csv", "--out", tmp_path / "study.toml")
+
+
+def write_strangers_trial(path):
+    """Nudges with a coin, which add 3 to the minutes of the next hour; columns have names of their own."""
+    rng = np.random.default_rng(3)
+    nudge = rng.integers(0, 2, 600)
+    columns = {
+        "user_id": np.repeat([f"U{number}" for number in range(10)], 60),
+        "sent_at": np.tile([f"{day:02d}.01.2026 {hour}:00" for day in range(1, 21) for hour in (8, 13, 18)], 10),
+        "nudge": nudge,
+        "p_nudge": np.full(600, 0.5),
+        "mood": rng.integers(1, 8, 600),
+        "minutes_active": np.round(30 + 3 * nudge + rng.normal(0, 5, 600), 1),
+    }
+    pyarrow.csv.write_csv(pa.table(columns), path)
+
+
+def test_a_stranger_learns_in_two_commands_whether_the_prompts_helped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_strangers_trial(tmp_path / "trial.csv")
+    said = run("init", "trial.csv")
+    assert "surefoot effects trial.csv" in said
+    answer = run("effects", "trial.csv").splitlines()[0]
+    low, high = map(float, re.fullmatch(r"A nudge adds about .* minutes active \(95 % (.*) to (.*)\)\.", answer).groups())
+    assert 0 < low < 3 < high
+    pyarrow.csv.write_csv(pa.table({"who": ["a"], "mood": [1]}), tmp_path / "few.csv")
+    message = "no column looks like the participant or the time or the action or the reward; say which with"
+    assert f"{message} --participant NAME --time NAME --action NAME --reward NAME" in refuse("init", "few.csv", "--force")
 
 
 def test_a_draft_study_for_awkward_columns_loads_and_reads(tmp_path):

@@ -44,7 +44,10 @@ def init(
     for message in draft.warnings:
         application.print_warning(message)
     write_texts({out: draft.text})
-    typer.echo(f"Written: {out}\nRead it, correct the guesses, then: surefoot fit {logs} --study {out}")
+    words = "" if out == application.STUDY else f" --study {out}"
+    typer.echo(f"Written: {out}\nRead it and correct the guesses. Then:")
+    typer.echo(f"  surefoot effects {logs}{words}    # did the prompts help?")
+    typer.echo(f"  surefoot fit {logs}{words}        # learn when to send")
 
 
 @importing.command("heartsteps-v1")

@@ -13,24 +13,32 @@ from numpy.typing import NDArray
 
 from surefoot.data import log_columns, suspect_columns
 from surefoot.data.column_kinds import MOST_LEVELS, ColumnSummary, VariableKind, YesNo, join_cases, quote, recognize_kind
+from surefoot.data.file_detection import detect_time_format
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.leaks import correlate_with_outcome
 
+TREATMENTS = r"(message|prompt|notification|suggestion|reminder|nudge|intervention|text message|e-?mail|tip)"
+"""Words for a treatment that sentences can use."""
 ROLES = {
     "participant": r"^(user|person|participant|subject|subj|patient|client|respondent|record|connection|pid|uid|id)"
     r"([._ -]?(id|index|name|number|num|nr|no|code))?$",
     "time": r"^(time|timestamp|time[._ -]?stamp[._ -]?(sent|scheduled)|decision|decision[._ -]?(index|point|time|no)|t|date|"
     r"datetime|when)$",
     "available": r"^(avail|available|availability|is[._ -]?available|eligible|is[._ -]?eligible)$",
-    "action": r"^(a|action|send|sent|treat|treatment|treated|arm|intervention|message|prompt|notification|condition|"
-    r"(message|prompt|notification|suggestion)[._ -]?sent|randomi[sz]ed)$",
+    "action": r"^(a|action|send|sent|treat|treatment|treated|arm|condition|randomi[sz]ed|"
+    rf"{TREATMENTS}(ed|[._ -]?(sent|delivered))?)$",
     "reward": r"^(r|y|reward|outcome|proximal[._ -]?outcome|steps?|response)$",
 }
 """Usual names of columns with these roles; the probability is also recognised by its values."""
+MEASUREMENTS = (
+    r"(?i)^(?!.*(before|prior|prev|past|last|lag|base|recent|mean|avg|average|goal|since|until|sleep|so[._ -]?far))"
+    r"(.+[._ -])?(steps?|step[._ -]?count|minutes?|mins|mvpa|calories|kcal|distance|duration|outcome|reward)([._ -].+)?$"
+)
+"""Names of outcomes that people often measure; one column may be guessed by them."""
 PROBABILITY = (
     r"(?i)^((p|pi|pr|prob|probs|probability|propensity|p?score)[._ -]?"
-    r"(of[._ -])?(a|action|arm|treat\w*|sen[dt]\w*|rand\w*)?[._ -]?\d*|"
-    r"(rand\w*|treat\w*|action|send|sent|a\d?|arm\w*|assign\w*)[._ -]?(p|pr|prob|probability|propensity))$"
+    rf"(of[._ -])?(a|action|arm|treat\w*|sen[dt]\w*|rand\w*|{TREATMENTS})?[._ -]?\d*|"
+    rf"(rand\w*|treat\w*|action|send|sent|a\d?|arm\w*|assign\w*|{TREATMENTS})[._ -]?(p|pr|prob|probability|propensity))$"
 )
 INDEX = r"(?i)^(|unnamed: ?\d+|index|row([._ -]?(number|name|names|id|no))?|x\d?|\.\.\.\d+|_c\d+|level_\d+)$"
 """Names that programs give to the number of a row."""
@@ -139,11 +147,16 @@ class ColumnGuesses:
         if "probability" not in self.roles and probable:
             # Of p0 and p1, the latter is that of sending.
             self.roles["probability"] = next((name for name in probable if not name.endswith("0")), probable[0])
-        for role in ("participant", "time", "action", "reward"):
-            if role not in self.roles:
-                advice = self._suggest_time() if role == "time" else ""
-                request = f"say which with --{role} NAME{advice}"
-                raise InputError(f"no column looks like the {role}; {request} (the table has {names})")
+        measured = [name for name in self._free_names() if re.match(MEASUREMENTS, name) and self._is_measured(name)]
+        if "reward" not in self.roles and len(measured) == 1:
+            self.roles["reward"] = measured[0]
+            self.warnings.append(f"column '{measured[0]}' is taken for the outcome because of its name; check it")
+        missing = [role for role in ("participant", "time", "action", "reward") if role not in self.roles]
+        if missing:
+            advice = self._suggest_time() if "time" in missing else ""
+            options = " ".join(f"--{role} NAME" for role in missing)
+            problem = f"no column looks like the {' or the '.join(missing)}"
+            raise InputError(f"{problem}; say which with {options}{advice} (the table has {names})")
 
     def _find_candidates(self, role: str) -> list[str]:
         """The columns that may have a role, the likeliest first."""
@@ -162,12 +175,7 @@ class ColumnGuesses:
                 raise InputError(f"{problem}, not the participants; {remedy}", column=usual[0])
             return repeated
         if role == "reward":
-            # Numbers, also with units, or yes and no: answers in words have no mean.
-            return [
-                name
-                for name, summary in ((name, self.summaries[name]) for name in usual)
-                if not summary.levels or YesNo.recognize(summary) or any(re.search(r"\d", text) for text in summary.levels)
-            ]
+            return [name for name in usual if self._is_measured(name)]
         if role == "available":
             return usual + [name for name in names if suspect_columns.is_availability(self.summaries[name])]
         if role == "time" and "participant" in self.roles:
@@ -175,12 +183,21 @@ class ColumnGuesses:
             others = [
                 name
                 for name, numbers in ((name, self.summaries[name].numbers) for name in names)
-                if re.search(OTHER_TIMES, name)
+                if (re.search(OTHER_TIMES, name) or _holds_dates(self.cells[name]))
                 and (numbers is None or ((numbers == np.round(numbers)) | (numbers > 10_000)).all())
             ]
             others.sort(key=lambda name: find_platform(name, list(self.summaries)) is not None)
             return [name for name in (*usual, *others) if self._orders_rows(self.cells[name])] or usual
         return usual
+
+    def _is_measured(self, name: str) -> bool:
+        """Whether a column holds numbers, also with units, or yes and no: answers in words have no mean."""
+        summary = self.summaries[name]
+        return (
+            not summary.levels
+            or YesNo.recognize(summary) is not None
+            or any(re.search(r"\d", text) for text in summary.levels)
+        )
 
     def _orders_rows(self, time: pa.Array) -> bool:
         """Whether a column has another value at each of a participant's decision points."""
@@ -424,6 +441,20 @@ def find_platform(name: str, columns: Sequence[str]) -> str | None:
 def list_codes(summary: ColumnSummary) -> list[float]:
     """Numbers of a column that seem to stand for "missing"."""
     return [] if summary.numbers is None else suspect_columns.find_codes(summary.numbers)
+
+
+def _holds_dates(cells: pa.Array) -> bool:
+    """Whether every cell is a date.
+
+    >>> _holds_dates(pa.array(["2026-01-05 08:00", None])), _holds_dates(pa.array(["5", "6"]))
+    (True, False)
+    """
+    if cells.type not in log_columns.TEXT_TYPES:
+        return bool(pa.types.is_temporal(cells.type))
+    if log_columns.first_failure(cells, pa.float64()) is None:
+        return False
+    is_iso = any(log_columns.first_failure(cells, pa.timestamp("us", zone)) is None for zone in (None, "UTC"))
+    return is_iso or bool(detect_time_format(cells))
 
 
 def _number_values(cells: pa.Array) -> NDArray[np.int64] | None:

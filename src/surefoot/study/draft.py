@@ -14,13 +14,11 @@ from surefoot.data.log_columns import MISSING_ANSWERS, PLAIN, FileSettings, spel
 from surefoot.data.log_table import LogFile, LogTable, list_files, name_file
 from surefoot.data.mean_weights import FITS, READINGS, SURE, MeanWeights
 from surefoot.errors import InputError
-from surefoot.study.column_guesses import ActionGuess, ColumnGuesses, list_codes
+from surefoot.study.column_guesses import TREATMENTS, ActionGuess, ColumnGuesses, list_codes
 from surefoot.study.log_reader import log_layout, parse_logs
 from surefoot.study.model import Study
 
 MANY_COLUMNS = 2
-TREATMENTS = r"(?i)(message|prompt|notification|suggestion|reminder|nudge|intervention|text message|e-?mail|tip)"
-"""Words for a treatment that sentences can use."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +127,9 @@ def _write_text(
     roles = guesses.roles
     outcome = guesses.summaries[roles["reward"]]
     binary = YesNo.recognize(outcome) is not None
-    treatments = [re.search(TREATMENTS, name) for name in (roles["action"], *actions.names[1:2])]
+    treatments = [re.search(TREATMENTS, name, re.IGNORECASE) for name in (roles["action"], *actions.names[1:2])]
     words = re.sub(r"[._-]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", outcome.name)).strip()
-    is_plural = re.search(r"(?i)[^siu]s$", words) is not None
+    is_plural = re.search(r"(?i)[^siu]s\b", words) is not None
     by_reason: dict[str, list[str]] = {}
     for name, reason in guesses.left_out.items():
         by_reason.setdefault(reason, []).append(quote(name))
