@@ -52,6 +52,8 @@ def test_mistakes_are_told_with_the_remedy(trial, tmp_path, monkeypatch):
         without = re.sub(r"\[probability_limits\]\n.*\n.*\n", limits, STUDY)
         (tmp_path / "limits.toml").write_text(without)
         assert "minimum = 0.1 and maximum = 0.9" in refused("serve", "--study", "limits.toml")
+    assert "leave out --studies" in refused("serve", "--demo", "--studies", "list.toml")
+    assert "write --sandbox to try yours" in refused("serve", "--demo", "--study", "limits.toml")
     monkeypatch.setattr(serve, "find_spec", lambda name: None if name == "fastapi" else find_spec(name))
     assert "pip install 'surefoot[service]'" in refused("serve")
 
@@ -106,15 +108,18 @@ def test_a_sandbox_gives_keys_says_what_it_is_and_forgets(tmp_path):
     with subprocess.Popen(  # noqa: S603 - our own words
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
-        lines = [process.stdout.readline() for _ in range(4)]
-        key = lines[0].removeprefix("app key: ").strip()
-        assert key.startswith("sf_") and lines[1].startswith("admin key: sf_") and "forgotten" in lines[2]
+        said = "".join(iter(process.stdout.readline, f"Surefoot listens at http://127.0.0.1:{port}\n"))
+        assert (
+            "not a trial: everything is forgotten" in said and f"http://127.0.0.1:{port}/sign-in\n  admin key  sf_" in said
+        )
+        key = re.search(r"^export SUREFOOT_KEY=(sf_\S+)$", said, re.MULTILINE)[1]
+        body = re.search(r"^curl .* -d '(.*)'$", said, re.MULTILINE | re.DOTALL)[1]
         (folder,) = tmp_path.glob("surefoot-sandbox-*")
         for _ in range(600):
             try:
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                 headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-                connection.request("POST", "/api/v1/participants", '{"participant_id": "p1"}', headers)
+                connection.request("POST", "/api/v1/decisions", body, headers)
                 break
             except OSError:
                 time.sleep(0.1)

@@ -1,11 +1,13 @@
 """Running a trial: `surefoot serve`, `update`, `policies`, `keys`, `alerts` and `qualify`."""
 
 import os
+import shlex
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -29,6 +31,8 @@ DatabaseUrl = Annotated[
         help="sqlite:///trial.db or postgresql://user@host/trial; by default surefoot.db in this folder.",
     ),
 ]
+CLIENT = "surefoot_demo_client.py"
+"""The script that --demo writes."""
 policies = typer.Typer(no_args_is_help=True, help="Policy versions of a trial.")
 keys = typer.Typer(no_args_is_help=True, help="API keys of the decision service.")
 alerts = typer.Typer(no_args_is_help=True, help="Messages to the trial team.")
@@ -69,13 +73,50 @@ def open_trial(study: Path, url: str | None) -> "Trial":
 
 
 @contextmanager
-def open_sandbox() -> Iterator[str]:
-    """The URL of a database that is deleted at the end."""
+def open_sandbox(study: Path, *, demo: bool) -> Iterator[tuple[Path, str]]:
+    """The study, with `demo` that of `surefoot demo`, and the URL of a database that is deleted at the end."""
+    from surefoot.datasets import demo_trial
     from surefoot.service.trial.trial import SANDBOX
 
     os.environ[SANDBOX] = "1"
     with tempfile.TemporaryDirectory(prefix="surefoot-sandbox-") as folder:
-        yield f"sqlite:///{folder}/sandbox.db"
+        if demo:
+            study = Path(folder) / "study.toml"
+            study.write_text(demo_trial.study_text(), encoding="utf-8")
+            script = files("surefoot.client").joinpath("demo.py").read_text(encoding="utf-8")
+            (Path(folder) / CLIENT).write_text(script, encoding="utf-8")
+        yield study, f"sqlite:///{folder}/sandbox.db"
+
+
+def print_sandbox_guide(trial: "Trial", address: str, client: Path) -> None:
+    """Print where the dashboard is, keys, and requests to paste."""
+    from surefoot.service.access import create_key
+    from surefoot.service.api.description import make_examples, write_curl
+    from surefoot.service.database import clock
+    from surefoot.service.trial.participants import register_participant
+
+    app_key, admin_key = (create_key(trial.database, role, "sandbox") for role in ("app", "admin"))
+    request = make_examples(trial.study)["/api/v1/decisions"]["request"] | {"timestamp": clock.now().isoformat()}
+    register_participant(trial.database, request["participant_id"])
+    typer.echo(f"""This is a sandbox, not a trial: everything is forgotten when it stops (Ctrl+C).
+
+Dashboard    {address}/sign-in
+  admin key  {admin_key}
+The API      {address}/docs
+
+Paste into a second terminal, to ask for a decision as an app does:
+
+export SUREFOOT_URL={address}
+export SUREFOOT_KEY={app_key}
+{write_curl("POST", "/api/v1/decisions", {"security": []}, request)}
+""")
+    if client.is_file():
+        typer.echo(f"""Then let ten people take part for three days:
+
+{"" if find_spec("httpx2") else "pip install 'surefoot[client]'" + chr(10)}{shlex.join([sys.executable, str(client)])}
+
+Press "Update now" on the dashboard's page Updates and run the script again: now the policy decides.
+""")
 
 
 @app.command()
@@ -92,22 +133,26 @@ def serve(
     sandbox: Annotated[
         bool, typer.Option("--sandbox", help="Try an app: a database of its own, forgotten when it stops; prints keys.")
     ] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="A sandbox with a ready study and a client script to run.")] = False,
     studies: Annotated[
         Path | None, typer.Option(help="Serve several studies: a list of study files and databases, instead of --study.")
     ] = None,
 ) -> None:
     """Run a trial: randomise, record, learn each night."""
     need_service()
-    if sandbox and studies is not None:
-        raise InputError("--sandbox serves one study; leave out --studies")
+    if (sandbox or demo) and studies is not None:
+        raise InputError("a sandbox serves one study; leave out --studies")
+    if demo and study != STUDY:
+        raise InputError("--demo has a study of its own; write --sandbox to try yours")
     # uvicorn stops at SIGTERM and then raises it once more, which would end this process without cleaning up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory(prefix="surefoot-metrics-") as folder:
         # Workers count requests in files there; prometheus-client reads the variable when it is imported.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         try:
-            with open_sandbox() if sandbox else nullcontext(database) as url:
-                factory = check_study(study, url) if studies is None else check_studies(studies)
+            opened = open_sandbox(study, demo=demo) if sandbox or demo else nullcontext((study, database))
+            with opened as (served, url):
+                factory = check_study(served, url, f"http://{host}:{port}") if studies is None else check_studies(studies)
                 from surefoot.service.server import listen
 
                 listen(factory, host, port, workers, log_format=log_format, log_level=log_level)
@@ -129,9 +174,8 @@ def check_studies(path: Path) -> str:
     return "surefoot.service.studies:from_environment"
 
 
-def check_study(study: Path, database: str | None) -> str:
+def check_study(study: Path, database: str | None, address: str) -> str:
     """Open the trial once, so that mistakes are one line; the factory of the workers' application."""
-    from surefoot.service.access import create_key
     from surefoot.service.database import clock
     from surefoot.service.database.databases import DEFAULT_URL
     from surefoot.service.trial.trial import check_servable, is_sandbox, open_trial
@@ -146,9 +190,7 @@ def check_study(study: Path, database: str | None) -> str:
     trial = open_trial(loaded, url)
     typer.echo(f"surefoot: using {trial.database.name}", err=True)
     if is_sandbox():
-        for role in ("app", "admin"):
-            typer.echo(f"{role} key: {create_key(trial.database, role, 'sandbox')}")
-        typer.echo("This is a sandbox, not a trial: everything is forgotten when it stops.")
+        print_sandbox_guide(trial, address, study.parent / CLIENT)
     trial.close()
     os.environ["SUREFOOT_STUDY"] = str(study.resolve())
     os.environ["SUREFOOT_DATABASE"] = url

@@ -7,6 +7,8 @@ import pytest
 
 from surefoot.service.api import description
 from surefoot.service.app import create_app
+from surefoot.service.database.schema import DecisionReply
+from surefoot.service.trial import api_models
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.client import Client
@@ -51,6 +53,34 @@ def test_every_route_names_its_statuses_and_the_examples_work(client):
         decided = reply.json()
         example = route["responses"]["200"]["content"]["application/json"]["example"]
         assert set(example) == set(decided)
+
+
+def find_model(content):
+    """The model of a body, of an outcome the single one."""
+    schema = content["schema"]
+    name = schema.get("$ref", schema.get("oneOf", [{}])[0].get("$ref", "")).rpartition("/")[2]
+    return DecisionReply if name == "DecisionReply" else getattr(api_models, name)
+
+
+def test_every_route_has_an_example_of_its_bodies_that_its_model_accepts(client):
+    bodies = 0
+    for path, ways in client.get("/openapi.json").json()["paths"].items():
+        for route in ways.values():
+            (command,) = route["x-codeSamples"]
+            assert command["source"].startswith("curl ") and "{" not in command["source"].split(" -d ")[0], path
+            answers = [answer for code, answer in route["responses"].items() if code[0] == "2"]
+            for body in [*([route["requestBody"]] if "requestBody" in route else []), *answers]:
+                content = body.get("content", {}).get("application/json")
+                if content is None or (content["schema"] == {} and "/export/" in path):
+                    assert "/export/" in path or path.endswith("/metrics"), path
+                    continue
+                bodies += 1
+                if "healthz" in path or "readyz" in path:
+                    assert content["example"]["status"]
+                    continue
+                example = find_model(content).model_validate(content["example"])
+                assert set(content["example"]) <= set(type(example).model_fields), path
+    assert bodies >= 14
 
 
 def test_the_page_is_made_once_and_shows_variables_and_examples(client, monkeypatch):

@@ -4,6 +4,7 @@ Both are made once and sent as they are: anybody may ask for them, as often as t
 """
 
 import json
+import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,8 @@ from surefoot.study import Study
 
 MOMENT = "2026-03-01T09:30:00+01:00"
 DECISION_ID = "5f0c22aa71b04c8e9d3d6f8a1b2c3d4e"
+PATH_VALUES = {"participant_id": "p-017", "update_id": 1, "policy_id": 1, "change": "pause"}
+"""Of the examples."""
 STATUSES = {
     "400": "The body is not plain JSON.",
     "401": "No key, or one that is not valid.",
@@ -48,10 +51,13 @@ class Description:
         schemas["DecisionRequest"]["properties"]["context"] |= describe_context(self._study)
         outcome = schemas["Outcome"]["properties"]["proximal_outcome"]
         outcome["description"] = describe_outcome(self._study)
+        examples = make_examples(self._study)
         for path, ways in described["paths"].items():
-            for route in ways.values():
+            for method, route in ways.items():
                 _describe_statuses(route["responses"])
-                _add_examples(route, make_examples(self._study).get(path, {}))
+                _add_examples(route, examples.get(path, {}))
+                command = write_curl(method.upper(), path, route, examples.get(path, {}).get("request"))
+                route["x-codeSamples"] = [{"lang": "Shell", "source": command}]
         return described
 
     @cached_property
@@ -128,7 +134,7 @@ def make_value(kind: VariableKind) -> Any:
 
 
 def make_examples(study: Study) -> Mapping[str, dict[str, Any]]:
-    """A request and its reply, by path."""
+    """By path: a request, where the route has a body, and the reply, where it is JSON."""
     context = {name: make_value(kind) for name, (_, kind) in study.state_kinds.items()}
     names = study.actions.names
     chance = round(1 / len(names), 6)
@@ -137,7 +143,45 @@ def make_examples(study: Study) -> Mapping[str, dict[str, Any]]:
     receipt |= {"message": None, "field": None}
     decision = {"participant_id": "p-017", "decision_idx": 0, "timestamp": MOMENT, "availability": True, "context": context}
     outcome = {"decision_id": DECISION_ID, "proximal_outcome": (low + high) / 2, "timestamp": MOMENT, "action_prob": chance}
+    reason = {"reason": "rash under the strap"}
+    check = {"check": "finite", "passed": True, "message": "every number of the policy is finite"}
+    update = {"id": 1, "state": "done", "started_by": "key 6020d9e9bf72", "created_at": MOMENT, "finished_at": MOMENT}
+    update |= {"policy_id": 1, "findings": [check], "result": {"used": 228, "removed": 9}, "message": None}
+    coefficient = {"participant_id": "everyone", "action": names[1], "feature": next(iter(context)), "value": 0.12}
+    policy = {"id": 1, "created_at": MOMENT, "update_id": 1, "accepted": True, "live": True}
+    policy |= {"activations": [{"activated_at": MOMENT, "activated_by": "update 1"}], "method": study.method_name}
+    policy |= {"states": list(study.state_names), "actions": list(names), "people": None, "coefficients": [coefficient]}
+    counts = {"at": MOMENT, "participants": 11, "withdrawn": 1, "paused": 0, "erased": 0, "study_paused": False}
+    counts |= {"decisions": 481, "available": 450, "decisions_last_day": 55, "fallbacks_last_day": 2}
+    counts |= {"most_prompts_in_a_day": 4, "open_alerts": 0, "refused_updates": 0, "reasons": ["moved away"]}
     return {
+        "/api/v1/participants/{participant_id}/next": {
+            "reply": {
+                "participant_id": "p-017",
+                "last_decision_idx": 0,
+                "last_timestamp": MOMENT,
+                "next_decision_idx": 1,
+                "not_before": MOMENT,
+                "paused": False,
+                "withdrawn": False,
+            }
+        },
+        "/api/v1/updates": {"reply": {**update, "state": "queued", "finished_at": None, "policy_id": None, "findings": []}},
+        "/api/v1/updates/{update_id}": {"reply": update},
+        "/api/v1/policies": {"reply": {"policies": [policy]}},
+        "/api/v1/policies/{policy_id}/activate": {"reply": {"policy_id": 1, "previous_policy_id": 2}},
+        "/api/v1/participants/{participant_id}/withdraw": {
+            "request": {"reason": "moved away"},
+            "reply": {"participant_id": "p-017", "withdrawn": True},
+        },
+        "/api/v1/participants/{participant_id}/{change}": {
+            "request": reason,
+            "reply": {"participant_id": "p-017", "paused": True},
+        },
+        "/api/v1/study/{change}": {"request": reason, "reply": {"participant_id": None, "paused": True}},
+        "/api/v1/safety": {"reply": counts},
+        "/api/v1/healthz": {"reply": {"status": "alive"}},
+        "/api/v1/readyz": {"reply": {"status": "ready"}},
         "/api/v1/participants": {
             "request": {"participant_id": "p-017"},
             "reply": {"participant_id": "p-017", "registered_at": MOMENT},
@@ -169,7 +213,24 @@ def _describe_statuses(responses: dict[str, Any]) -> None:
             response["headers"] = {"Retry-After": seconds, "Retry-After-Ms": milliseconds}
 
 
+def write_curl(method: str, path: str, route: Mapping[str, Any], request: dict[str, Any] | None) -> str:
+    """The command that sends the example.
+
+    >>> print(write_curl("POST", "/api/v1/study/{change}", {"security": []}, {"reason": "rash"}))
+    curl -X POST "$SUREFOOT_URL/api/v1/study/pause" -H "Authorization: Bearer $SUREFOOT_KEY" \\
+      -H "Content-Type: application/json" -d '{"reason": "rash"}'
+    """
+    words = [f'curl{"" if method == "GET" else f" -X {method}"} "$SUREFOOT_URL{path.format(**PATH_VALUES)}"']
+    if "security" in route:
+        words.append('-H "Authorization: Bearer $SUREFOOT_KEY"')
+    if request is not None:
+        words.append(f'\\\n  -H "Content-Type: application/json" -d {shlex.quote(json.dumps(request, ensure_ascii=False))}')
+    return " ".join(words)
+
+
 def _add_examples(route: dict[str, Any], examples: dict[str, Any]) -> None:
-    if examples:
+    if "request" in examples:
         route["requestBody"]["content"]["application/json"]["example"] = examples["request"]
-        route["responses"]["200"]["content"]["application/json"]["example"] = examples["reply"]
+    if "reply" in examples:
+        (status,) = (code for code in route["responses"] if code.startswith("2"))
+        route["responses"][status]["content"]["application/json"]["example"] = examples["reply"]
