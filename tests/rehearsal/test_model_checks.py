@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot.rehearsal.model_checks import LAGS, measure_response
+from surefoot.rehearsal.model_checks import LAGS, Series
 from surefoot.simulators.heartsteps import HeartSteps
 from tests.rehearsal.pilots import HEARTSTEPS, STUDY, make_frame, read_frame
 
@@ -65,7 +65,7 @@ def test_a_response_is_that_of_a_literal_loop():
             if not np.isnan(values[0, person, t]):
                 top += centred[0, person, t - 2] * (values[0, person, t] - mean)
                 bottom += centred[0, person, t - 2] ** 2
-    assert measure_response(values, centred, 2) == pytest.approx(top / bottom)
+    assert Series.of_values(values).measure_response(centred, 2) == pytest.approx(top / bottom)
 
 
 def test_too_few_pilots_are_refused(model):

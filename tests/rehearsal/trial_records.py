@@ -4,6 +4,9 @@ import numpy as np
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.rehearsal.trial_run import DECIDERS, TrialRecord
+from surefoot.study import Study, StudyLogs
+
+STUDY = Study.parse('[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n')
 
 
 def make_record(rng, people=7, points=12, per_day=3, lengths=None):
@@ -21,7 +24,7 @@ def make_record(rng, people=7, points=12, per_day=3, lengths=None):
     inside = np.arange(points) < lengths[:, None]
     day = np.broadcast_to(np.arange(points) // per_day, inside.shape)
     made = TrialRecord(
-        logs=logs, measured=logs, version=np.zeros(len(logs), dtype=int),
+        study=STUDY, reported=StudyLogs(logs, logs.reward, {}, np.arange(len(logs))), version=np.zeros(len(logs), dtype=int),
         day=day[inside], own_day=day[inside], reward=reward[inside], source=source[inside], updates=[],
         left=np.where(lengths < points, lengths // per_day, np.nan),
     )  # fmt: skip

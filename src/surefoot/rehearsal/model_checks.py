@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from surefoot.data.frames import make_frame
 from surefoot.errors import InputError
 from surefoot.rehearsal.environments import PILOT_EFFECT, Environment
-from surefoot.rehearsal.pilot_data import delay
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.reports.numbers import format_number
 
@@ -59,18 +58,33 @@ class Pilots(NamedTuple):
     states: Floats
 
 
-def _deviate(values: Floats) -> Floats:
-    """Deviations from people's means, 0 where unknown."""
-    known = ~np.isnan(values)
-    count = np.maximum(known.sum(axis=-1, keepdims=True), 1)
-    means = np.where(known, values, 0.0).sum(axis=-1, keepdims=True) / count
-    return np.where(known, values - means, 0.0)
+class Series(NamedTuple):
+    """Values (pilots, people, decision points) less their participant's mean, 0 where unknown; `known` is 1 or 0."""
 
+    known: Floats
+    deviations: Floats
 
-def measure_response(values: Floats, centred: Floats, lag: int) -> Floats:
-    """The effect of a prompt on values some decision points later, by randomisation alone, (pilots,)."""
-    before = np.where(np.isnan(values), 0.0, delay(centred, 0.0, lag))
-    return np.asarray((before * _deviate(values)).sum(axis=(1, 2)) / np.maximum((before**2).sum(axis=(1, 2)), 1e-12))
+    @classmethod
+    def of_values(cls, values: Floats) -> "Series":
+        known = (~np.isnan(values)).astype(np.float64)
+        filled = np.nan_to_num(values)
+        means = filled.sum(axis=-1, keepdims=True) / np.maximum(known.sum(axis=-1, keepdims=True), 1)
+        return cls(known, known * (filled - means))
+
+    @property
+    def autocorrelation(self) -> Floats:
+        product = np.einsum("rpt,rpt->r", self.deviations[..., 1:], self.deviations[..., :-1])
+        return np.asarray(product / np.maximum(self.squares, 1e-300))
+
+    @property
+    def squares(self) -> Floats:
+        return np.asarray(np.einsum("rpt,rpt->r", self.deviations, self.deviations))
+
+    def measure_response(self, centred: Floats, lag: int) -> Floats:
+        """The effect of a prompt on values some decision points later, by randomisation alone, (pilots,)."""
+        before = centred[..., : centred.shape[-1] - lag]
+        product = np.einsum("rpt,rpt->r", before, self.deviations[..., lag:])
+        return np.asarray(product / np.maximum(np.einsum("rpt,rpt,rpt->r", before, before, self.known[..., lag:]), 1e-12))
 
 
 def compare_frequent(values: Floats, centred: Floats) -> Floats:
@@ -84,32 +98,27 @@ def compare_frequent(values: Floats, centred: Floats) -> Floats:
     )
 
 
-def _autocorrelate(values: Floats) -> Floats:
-    deviations = _deviate(values)
-    product = (deviations[..., 1:] * deviations[..., :-1]).sum(axis=(1, 2))
-    return np.asarray(product / np.maximum((deviations**2).sum(axis=(1, 2)), 1e-300))
-
-
 def measure_pilots(pilots: Pilots, names: list[str]) -> Iterator[tuple[str, bool, Floats]]:
     """(name, whether it is an effect, the number in every pilot)."""
     reward = pilots.reward
-    yield "effect at once", True, measure_response(reward, pilots.centred, 0)
+    outcome = Series.of_values(reward)
+    yield "effect at once", True, outcome.measure_response(pilots.centred, 0)
     for lag in LAGS:
-        yield f"effect {lag} later", True, measure_response(reward, pilots.centred, lag)
+        yield f"effect {lag} later", True, outcome.measure_response(pilots.centred, lag)
     yield "people prompted often less seldom", True, compare_frequent(reward, pilots.centred)
-    for name, column in zip(names, pilots.states, strict=True):
-        for lag in LAGS:
-            yield f"{name}: response {lag} later", True, measure_response(column, pilots.centred, lag)
-    known = (~np.isnan(reward)).sum(axis=(1, 2))
+    known = outcome.known.sum(axis=(1, 2))
     yield "outcome: mean", False, np.nansum(reward, axis=(1, 2)) / known
-    yield "outcome: spread within people", False, np.sqrt((_deviate(reward) ** 2).sum(axis=(1, 2)) / known)
-    yield "outcome: spread between people", False, np.nanstd(np.nanmean(np.nan_to_num(reward), axis=-1), axis=-1)
-    yield "outcome: autocorrelation", False, _autocorrelate(reward)
+    yield "outcome: spread within people", False, np.sqrt(outcome.squares / known)
+    yield "outcome: spread between people", False, np.nanstd(np.nan_to_num(reward).mean(axis=-1), axis=-1)
+    yield "outcome: autocorrelation", False, outcome.autocorrelation
     complete = ~np.isnan(reward) & ~np.isnan(pilots.states).any(axis=0)
     yield "complete decision points", False, complete.mean(axis=(1, 2))
-    for name, column in zip(names, pilots.states, strict=True):
-        yield f"{name}: mean", False, np.nansum(column, axis=(1, 2)) / np.maximum((~np.isnan(column)).sum(axis=(1, 2)), 1)
-        yield f"{name}: autocorrelation", False, _autocorrelate(column)
+    for name, values in zip(names, pilots.states, strict=True):
+        column = Series.of_values(values)
+        for lag in LAGS:
+            yield f"{name}: response {lag} later", True, column.measure_response(pilots.centred, lag)
+        yield f"{name}: mean", False, np.nansum(values, axis=(1, 2)) / np.maximum(column.known.sum(axis=(1, 2)), 1)
+        yield f"{name}: autocorrelation", False, column.autocorrelation
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,7 +164,7 @@ class PilotChecks:
 
 
 def check_pilot_model(
-    model: PilotModel, *, pilots: int = 60, seed: int = 0, environment: Environment = PILOT_EFFECT
+    model: PilotModel, *, pilots: int = 40, seed: int = 0, environment: Environment = PILOT_EFFECT
 ) -> PilotChecks:
     """Simulate the pilot again, with the same people and prompts drawn anew, and compare.
 
@@ -188,23 +197,26 @@ def check_pilot_model(
     people = model.people
     present = people.present
     simulation = model.in_environment(environment).start(seed=list(range(seed, seed + pilots)))
+    simulation.reserve(present.shape[1])
     rng = np.random.default_rng(seed)
     for t in range(present.shape[1]):
         chance = np.broadcast_to(people.probability[:, t], (pilots, len(present)))
         simulation.step((rng.random(chance.shape) < chance).astype(np.int64), chance)
     names = [model.state_names[number] for number in people.read]
+    free = people.available & present
+
+    def contiguous(values: NDArray[Any]) -> Floats:
+        return np.ascontiguousarray(values, dtype=np.float64)
+
     states = np.moveaxis(simulation.states[..., people.read], -1, 0)
-    # Artefacts are repeated as they were; a screen would find them in both.
-    trusted = np.where(np.isnan(people.states)[:, None], np.nan, states)
-    reported = np.where(np.isnan(people.reward), np.nan, simulation.reported)
-    centred = np.where(people.available, simulation.actions - people.probability, 0.0)
     simulated = Pilots(
-        np.where(present, centred, 0.0),
-        np.where(present, reported, np.nan),
-        np.where(present, trusted, np.nan),
+        free * (contiguous(simulation.actions) - people.probability), contiguous(simulation.reported), contiguous(states)
     )
-    centred_in_pilot = np.where(people.available & present, people.sent - people.probability, 0.0)
-    observed = Pilots(centred_in_pilot[None], people.reward[None], people.states[:, None])
+    # Artefacts are repeated as they were; a screen would find them in both.
+    simulated.reward[:, np.isnan(people.reward)] = np.nan
+    for values, in_pilot in zip(simulated.states, people.states, strict=True):
+        values[:, np.isnan(in_pilot)] = np.nan
+    observed = Pilots((free * people.centred)[None], people.reward[None], people.states[:, None])
     spread = model.effects.spread
     checks = []
     pairs = zip(measure_pilots(observed, names), measure_pilots(simulated, names), strict=True)

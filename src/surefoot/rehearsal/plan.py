@@ -163,7 +163,7 @@ RANGE = tuple(Environment(pilot=True, carry_over=carry_over) for carry_over in (
 class RehearsalPlan(Section):
     """The plan of a rehearsal."""
 
-    trials: Annotated[int, Field(ge=2)] = 16
+    trials: Annotated[int, Field(ge=2)] = 12
     """Number of trials in every environment, each with people of its own; with the pilot's effects as many again, each with
     effects drawn from their uncertainty."""
     seed: Annotated[int, Field(ge=0)] = 0

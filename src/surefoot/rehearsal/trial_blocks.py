@@ -87,7 +87,7 @@ def run_block(block: Block, stage: Stage) -> dict[str, dict[str, list[Any]]]:
 
 def _pad(record: TrialRecord, values: NDArray[Any], points: int) -> Floats:
     """Values of rows as (people, decision points), NaN after the end."""
-    logs = record.logs
+    logs = record.measured
     inside = np.arange(points) < np.diff(logs.starts)[:, None]
     padded = np.full(inside.shape, np.nan)
     padded[inside] = values[logs.order]
@@ -115,8 +115,8 @@ def summarise_trial(record: TrialRecord, coin: Floats, never: Floats, *, harm: f
     """
     points = coin.shape[1]
     reward = _pad(record, record.reward, points)
-    free = record.logs.available
-    sent = _pad(record, np.where(free, record.logs.action > 0, np.nan), points)
+    free = record.measured.available
+    sent = _pad(record, np.where(free, record.measured.action > 0, np.nan), points)
     fallback = _pad(record, np.where(free, record.source == DECIDERS.index("fallback"), np.nan), points)
     means = _mean(reward, -1)
     shares = _mean(sent, -1)
@@ -149,6 +149,9 @@ def summarise_trial(record: TrialRecord, coin: Floats, never: Floats, *, harm: f
 def analyse_trial(study: Study, record: TrialRecord, analysis: Analysis, estimator: str) -> dict[str, Any]:
     """The primary analysis of a trial's logs; NaN, with the reason, where it is refused."""
     try:
+        if (record.measured.probability == 1).all():
+            # Known without the screen, which takes most of the time.
+            raise InputError("every action was certain, so there is nothing to compare")
         result = estimate_primary_effect(study, record.logs, analysis, estimator)
         weight = result.points.counted_only.weight
         return {

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,14 +57,14 @@ class UpdateRecord:
 class TrialRecord:
     """One trial from its first day to its last.
 
-    `logs` are those of the trial, participant after participant, without rewards that were lost or too late. For every row:
-    the day of the trial and of the participant (from 0), the true reward, reported or not, who decided (positions in
+    `reported` are its logs as measured, participant after participant, without rewards that were lost or too late. For every
+    row: the day of the trial and of the participant (from 0), the true reward, reported or not, who decided (positions in
     `DECIDERS`), and which update made the policy that did (from 1; 0: none). `left` is everybody's own day after which they
-    left, NaN for people who stayed. `measured` are the logs before the screen, in the units of the study.
+    left, NaN for people who stayed.
     """
 
-    logs: Trajectories
-    measured: Trajectories
+    study: Study
+    reported: StudyLogs
     day: NDArray[np.int64]
     own_day: NDArray[np.int64]
     reward: Floats
@@ -71,6 +72,16 @@ class TrialRecord:
     version: NDArray[np.int64]
     updates: list[UpdateRecord]
     left: Floats
+
+    @property
+    def measured(self) -> Trajectories:
+        """The logs before the screen, in the units of the study."""
+        return self.reported.logs
+
+    @cached_property
+    def logs(self) -> Trajectories:
+        """The logs as the study reads them: screened, scaled and transformed. Screens take time, so only when needed."""
+        return finish_logs(self.study, self.reported).logs
 
 
 def run_trials(
@@ -224,6 +235,7 @@ class _Trials:
         self._ids = [f"p{person:0{digits}d}" for person in range(design.participants)]
         self._secrets = secrets
         self._simulation = simulator.start(seed=list(seeds))
+        self._simulation.reserve(design.decision_points)
         self._attendance = attendance
         lanes = (len(seeds), design.participants)
         self._lanes = np.indices(lanes)
@@ -393,13 +405,13 @@ class _Trials:
         return replace(check_measured(self._study, columns, problems), derived=derived or None)
 
     def finish(self, trial: int) -> TrialRecord:
-        measured = self._measure(trial, self._design.calendar_days - 1)
-        people = measured.logs.participant_index
-        time = np.arange(len(people)) - measured.logs.starts[people]
+        reported = self._measure(trial, self._design.calendar_days - 1)
+        people = reported.logs.participant_index
+        time = np.arange(len(people)) - reported.logs.starts[people]
         own_day = self._attendance.find_own_days(people, time)
         return TrialRecord(
-            logs=finish_logs(self._study, measured).logs,
-            measured=measured.logs,
+            study=self._study,
+            reported=reported,
             day=own_day + self._attendance.entry[people],
             own_day=own_day,
             reward=self._simulation.rewards[trial, people, time],

@@ -297,7 +297,7 @@ class Simulation:
         if decision_points < 1:
             raise InputError(f"decision_points is {decision_points}; a study needs at least 1")
         groups = [(replicates, rule, rule.chooser()) for replicates, rule in self._group_rules(policies)]
-        self._reserve(decision_points)
+        self.reserve(decision_points)
         for _ in range(decision_points):
             now = self.look()
             uniform = self._chance.look(EVERYBODY)[1].reshape(self._shape)
@@ -338,7 +338,7 @@ class Simulation:
         The action becomes 0 for people who are not available. People who are not `active` stay where they are, with their
         random numbers. Gives the rewards, reported or not; NaN for people who are not active.
         """
-        self._reserve(1)
+        self.reserve(1)
         now = self.look()
         actions = np.where(now.available, actions, 0)
         return self._move(now, actions, np.where(now.available, probability, 1.0), active)
@@ -357,7 +357,7 @@ class Simulation:
             actions=self._simulator.action_names,
         )
 
-    def _reserve(self, points: int) -> None:
+    def reserve(self, points: int) -> None:
         """Make room in the history for more decision points."""
         needed = int(self._time.max(initial=0)) + points
         held = len(self._history["rewards"])
