@@ -11,9 +11,9 @@ help:  ## Show the targets
 
 run: $(VENV)/run.stamp  ## Reproduce the paper's experiments (quick form) into results/
 	$(BIN)/surefoot reproduce --quick --out results
-	@echo 'To see a whole trial in half a minute: $(BIN)/surefoot demo'
+	@echo 'To see a whole trial in about a minute: $(BIN)/surefoot demo'
 
-demo: $(VENV)/run.stamp  ## A whole small trial in half a minute, into surefoot-demo/
+demo: $(VENV)/run.stamp  ## A whole small trial in about a minute, into surefoot-demo/
 	$(BIN)/surefoot demo
 
 # Bytecode is kept, whatever the machine says: the tests start the command again and again.
@@ -55,7 +55,7 @@ mutants: $(VENV)/dev.stamp  ## Break the code on purpose and count what no test 
 
 docs: $(VENV)/dev.stamp  ## Build the manual into site/: tutorials are run, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
-	@echo 'The manual: site/index.html; with its search: $(BIN)/python -m http.server --directory site'
+	@echo 'The manual: site/index.html'
 
 wheel: $(BIN)/python  ## Build the wheel that a trial installs, into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

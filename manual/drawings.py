@@ -91,6 +91,15 @@ AFTER = (
 )
 
 
+METHODS: tuple[tuple[str, str, Exit], ...] = (
+    ("Does a prompt act later too?", "prompts that tire people, or become a habit", Exit("yes", "hb-ahead")),
+    ("Will the policy decide in a trial?", "then it must randomise at every decision point", Exit("yes", "hb-ts")),
+    ("Are only few values wrong?", "or do you want the paper's method?", Exit("yes", "ro-accb")),
+    ("Is about a third of the values wrong?", "unworn devices, careless answers, dead sensors", Exit("yes", "hb-accb")),
+)  # fmt: skip
+"""Questions about a trial, and the method to take at the first yes."""
+
+
 def read_layers() -> list[list[str]]:
     """The floors of the package, the highest first, as import-linter holds them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -146,6 +155,23 @@ def draw_decision() -> str:
     return _svg(parts, y + 14, described)
 
 
+def draw_method_tree() -> str:
+    """Questions from top to bottom; at the first yes the method stands to the right."""
+    parts: list[str] = []
+    wide, right, high, y = 520, 640, 54, GAP
+    for position, (question, words, way_out) in enumerate(METHODS):
+        parts += _box(GAP, y, wide, high, question, [words], "question")
+        parts += _box(right, y, WIDTH - right - GAP, high, way_out.result, [], "done")
+        parts += _arrow(GAP + wide, y + high / 2, right, y + high / 2)
+        parts.append(_text(way_out.when, (GAP + wide + right) / 2, y + high / 2 - 6, "small middle"))
+        if position < len(METHODS) - 1:
+            parts += _arrow(GAP + wide / 2, y + high, GAP + wide / 2, y + high + 26)
+            parts.append(_text("no", GAP + wide / 2 + 10, y + high + 16, "small"))
+        y += high + 26
+    described = "; ".join(f"{question} Yes: {way_out.result}" for question, _, way_out in METHODS)
+    return _svg(parts, y - 26 + GAP, f"Which method? {described}")
+
+
 def _box(x: float, y: float, wide: float, high: float, name: str, lines: list[str], kind: str = "box") -> list[str]:
     box = f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{wide:g}" height="{high:g}" rx="6"/>'
     first = y + (40 if name else (high - 15 * len(lines)) / 2 + 12)
@@ -175,7 +201,11 @@ def _svg(parts: list[str], high: float, description: str) -> str:
 
 def make_drawings() -> dict[str, str]:
     """By file name in docs/."""
-    return {"house.svg": draw_house(read_layers()), "decision.svg": draw_decision()}
+    return {
+        "house.svg": draw_house(read_layers()),
+        "decision.svg": draw_decision(),
+        "which-method.svg": draw_method_tree(),
+    }
 
 
 if __name__ == "__main__":

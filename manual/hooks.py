@@ -10,7 +10,7 @@ from mkdocs.structure.files import File
 
 from manual import api_reference, command_reference, gallery, repository_pages, study_reference
 from manual.foreign_hosts import list_foreign_loads
-from manual.search_index import list_unknown_pages
+from manual.search_index import write_index
 from manual.tutorials import FOLDER, run_tutorials
 
 
@@ -43,11 +43,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Refuse a manual that would load something from another host, or whose search does not know a page."""
+    """Write the search index; refuse a manual that would load from another host, or whose search does not know a page."""
     site = Path(config.site_dir)
     for what, found in (
         ("pages load from other hosts", list_foreign_loads(site)),
-        ("the search does not know pages", list_unknown_pages(site)),
+        ("the search does not know pages", write_index(site)),
     ):
         if found:
             raise PluginError(f"{what}:\n" + "\n".join(found))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 
 import surefoot as sf
 
@@ -28,3 +30,18 @@ def many(studies, people, points, *, seed, spread=300.0, unit=1.0):
         sim,
         state.reshape(-1, 3),
     )
+
+
+def write_strangers_trial(path):
+    """Nudges with a coin, which add 3 to the minutes of the next hour; columns have names of their own."""
+    rng = np.random.default_rng(3)
+    nudge = rng.integers(0, 2, 600)
+    columns = {
+        "user_id": np.repeat([f"U{number}" for number in range(10)], 60),
+        "sent_at": np.tile([f"{day:02d}.01.2026 {hour}:00" for day in range(1, 21) for hour in (8, 13, 18)], 10),
+        "nudge": nudge,
+        "p_nudge": np.full(600, 0.5),
+        "mood": rng.integers(1, 8, 600),
+        "minutes_active": np.round(30 + 3 * nudge + rng.normal(0, 5, 600), 1),
+    }
+    pyarrow.csv.write_csv(pa.table(columns), path)

@@ -16,7 +16,7 @@ from surefoot.study.draft import draft_study
 from tests.cli.test_analyse import STUDY
 from tests.cli.typed import run
 from tests.datasets.test_heartsteps_v1 import FILE, FUNNEL, needs_file
-from tests.studies import many
+from tests.studies import many, write_strangers_trial
 
 
 def refuse(*arguments):
@@ -53,21 +53,6 @@ def test_from_a_file_to_policies_without_writing_a_line(simulated, tmp_path):
     )
     assert json.loads(said)["people"] == 50
     assert "already there" in refuse("init", tmp_path / "logs.csv", "--out", tmp_path / "study.toml")
-
-
-def write_strangers_trial(path):
-    """Nudges with a coin, which add 3 to the minutes of the next hour; columns have names of their own."""
-    rng = np.random.default_rng(3)
-    nudge = rng.integers(0, 2, 600)
-    columns = {
-        "user_id": np.repeat([f"U{number}" for number in range(10)], 60),
-        "sent_at": np.tile([f"{day:02d}.01.2026 {hour}:00" for day in range(1, 21) for hour in (8, 13, 18)], 10),
-        "nudge": nudge,
-        "p_nudge": np.full(600, 0.5),
-        "mood": rng.integers(1, 8, 600),
-        "minutes_active": np.round(30 + 3 * nudge + rng.normal(0, 5, 600), 1),
-    }
-    pyarrow.csv.write_csv(pa.table(columns), path)
 
 
 def test_a_stranger_learns_in_two_commands_whether_the_prompts_helped(tmp_path, monkeypatch):

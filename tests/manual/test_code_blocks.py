@@ -1,4 +1,4 @@
-"""Every code block of README and docs runs, page by page, each page in a folder of its own with small example files."""
+"""Every code block of docs runs, each page in a folder of its own with small example files; README: tests/release."""
 
 import os
 import tomllib
@@ -19,7 +19,6 @@ from tests.service.support.trials import STUDY as SERVED
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 """Tutorials that need no file, and the examples of the reference, are run by `make docs`, which fails with them."""
 WITHOUT = {
-    "README.md": ["study.toml", "fitted"],
     "docs/study-file.md": ["study.toml", "fitted"],
     "docs/heartsteps-v1.md": ["fitted"],
 }
@@ -81,7 +80,7 @@ def answer_once(application, *_, **__):
         assert client.get("/readyz").status_code == 200
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *filter(is_run_here, PAGES)])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", *filter(is_run_here, PAGES)])
 def test_the_blocks_of_a_page_run(page, example_files, folder):
     blocks = [block for block in read(page) if block.is_run]
     if not any(block.language != "text" for block in blocks):

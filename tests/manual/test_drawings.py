@@ -8,10 +8,11 @@ import pytest
 from manual import drawings, gallery
 from surefoot.cli.demo import STEPS
 from surefoot.datasets import demo_trial
+from surefoot.learning.methods import METHODS
 from surefoot.service.dashboard.trial_pages import SOURCES
 
 
-@pytest.mark.parametrize("name", ["house.svg", "decision.svg"])
+@pytest.mark.parametrize("name", ["house.svg", "decision.svg", "which-method.svg"])
 def test_committed_drawings_are_those_of_the_code(name):
     text = drawings.make_drawings()[name]
     message = "draw it again: python -m manual.drawings"
@@ -36,6 +37,12 @@ def test_the_house_has_every_folder_of_the_package_on_its_floor():
 def test_a_decision_ends_in_every_source_that_there_is():
     text = drawings.draw_decision()
     assert all(f">{source}" in text for source in SOURCES)
+
+
+def test_the_tree_ends_in_methods_that_exist_and_its_page_names_them():
+    page = (drawings.ROOT / "docs/which-method.md").read_text(encoding="utf-8")
+    for _, _, way_out in drawings.METHODS:
+        assert way_out.result in METHODS and f"`{way_out.result}`" in page
 
 
 def test_the_gallery_shows_the_figures_under_their_commands(monkeypatch):

@@ -1,5 +1,8 @@
 """What a release gives people: an sdist and a wheel that install into an empty environment and are whole."""
 
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -9,8 +12,11 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from manual.code_blocks import PROGRAMS, list_blocks
 
 from surefoot.version import __version__
+from tests.service.support.postgres import free_port
+from tests.studies import write_strangers_trial
 
 ROOT = Path(__file__).parents[2]
 NAME = f"surefoot-{__version__}"
@@ -84,16 +90,69 @@ def test_the_sdist_brings_what_a_packager_needs_and_no_tests(dist):
     assert not [name for name in names if name.startswith(("tests", "results", "."))]
 
 
-def test_the_wheel_works_in_an_environment_without_this_checkout(dist, tmp_path):
-    """Dependencies are those of this environment, so that no network is needed; Surefoot itself is the wheel's."""
-    environment = tmp_path / "environment"
+@pytest.fixture(scope="module")
+def alone(dist, tmp_path_factory):
+    """Runs words in an environment without this checkout, and without a network: only Surefoot itself is the wheel's."""
+    folder = tmp_path_factory.mktemp("alone")
+    environment = folder / "environment"
     run(sys.executable, "-m", "venv", "--without-pip", environment)
-    alone = {"cwd": tmp_path, "env": {"PATH": str(environment / "bin")}}
+    options = {"cwd": folder, "env": {"PATH": f"{environment / 'bin'}:/usr/bin:/bin", "HOME": str(folder)}}
     pip = [sys.executable, "-m", "pip", "--python", environment / "bin/python"]
-    run(*pip, "install", "--no-deps", "--no-index", "--no-compile", dist / f"{NAME}-py3-none-any.whl", **alone)
+    run(*pip, "install", "--no-deps", "--no-index", "--no-compile", dist / f"{NAME}-py3-none-any.whl", **options)
     (packages,) = (environment / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    (tmp_path / "study.toml").write_bytes((ROOT / "examples/trial/study.toml").read_bytes())
-    assert run(environment / "bin/surefoot", "--version", **alone) == f"surefoot {__version__}\n"
-    assert "serve" in run(environment / "bin/surefoot", "--help", **alone)
-    run(environment / "bin/python", "-c", OPEN_A_TRIAL, **alone)
+    return options
+
+
+def test_the_wheel_works_in_an_environment_without_this_checkout(alone):
+    (alone["cwd"] / "study.toml").write_bytes((ROOT / "examples/trial/study.toml").read_bytes())
+    assert run("surefoot", "--version", **alone) == f"surefoot {__version__}\n"
+    assert "serve" in run("surefoot", "--help", **alone)
+    run("python", "-c", OPEN_A_TRIAL, **alone)
+    (alone["cwd"] / "study.toml").unlink()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl, which README pastes")
+def test_the_commands_of_readme_work_as_they_are_written(alone):
+    """Of `make` and `pip` it is checked that what they name exists; tests/test_readme.py runs the Python block."""
+    write_strangers_trial(alone["cwd"] / "trial.csv")
+    blocks = list_blocks((ROOT / "README.md").read_text(encoding="utf-8"))
+    commands = "".join(block.code for block in blocks if block.language == "sh").splitlines()
+    printed = []
+    ran = []
+    for command in commands:
+        if command.startswith("cd "):
+            alone = {**alone, "cwd": alone["cwd"] / command.removeprefix("cd ")}
+        elif command.startswith("surefoot serve"):
+            printed += paste_guide(command.partition("#")[0], alone)
+        elif command.startswith("surefoot"):
+            printed += run("bash", "-c", command, **alone).splitlines()
+        else:
+            program, *words = shlex.split(command, comments=True)
+            PROGRAMS[program](words)
+        ran.append(command.split()[1])
+    assert {"demo", "doctor", "init", "effects", "rehearse", "serve"} <= set(ran)
+    shown = [line for block in blocks if block.language == "text" for line in block.code.splitlines()]
+    printed += run("surefoot", "effects", "logs.csv", **alone).splitlines()
+    printed = " ".join(" ".join(printed).split())
+    for line in shown:
+        assert re.sub(r'"[0-9a-f]{32}".*', "", line) in printed, line
+    assert "240 decisions for 10 people" in printed
+
+
+def paste_guide(command, alone):
+    """Start the service, at another port, and paste all that it says to paste; the lines that this printed."""
+    words = f"exec {command} --port {free_port()} --log-level error"
+    with subprocess.Popen(["bash", "-c", words], stdout=subprocess.PIPE, text=True, **alone) as service:  # noqa: S603, S607
+        guide = []
+        for line in service.stdout:
+            guide.append(line)
+            if line.startswith("Surefoot listens at"):
+                break
+        try:
+            pasted = [line for line in guide if re.match(r"export |curl |  -H |.*bin/python ", line)]
+            assert [line.split()[0].rpartition("/")[2] for line in pasted] == ["export", "export", "curl", "-H", "python"]
+            wait = f"for try in $(seq 300); do curl -s {guide[-1].split()[-1]}/healthz && break; sleep 0.2; done\n"
+            return run("bash", "-c", wait + "".join(pasted), **alone).splitlines()
+        finally:
+            service.terminate()
