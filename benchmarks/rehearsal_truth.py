@@ -6,7 +6,7 @@ python -m benchmarks.rehearsal_truth table             # write benchmarks/rehear
 
 Six worlds, clean and dirty, with pilots of 10, 30 and 100 people for 28 days of five decision points under a coin. Each
 pilot is rehearsed as a trial of 20 people for ten days with `ts`. Truth: the same trials on people of the world itself. A
-pilot takes about 20 seconds of one core.
+pilot takes about 10 seconds of one core.
 """
 
 import argparse
@@ -335,13 +335,16 @@ def write_table(options):
     truths = json.loads(TRUTH.read_text())
     rows = [judge(row, truths) for row in read_results()]
     shares = ("type I error", "right", "wrong")
+    trials = RehearsalPlan.parse(PLAN).trials
     lines = [
         "# Rehearsals against the truth",
         "",
         "`python -m benchmarks.rehearsal_truth truth`, `run` and `table`; the script describes the worlds. Coverage is of",
         "the 95 % intervals, bias the mean over pilots less the truth, with its standard error. Type I error is of the",
-        "rehearsed primary analysis where prompts do nothing. Right: the recommendation is the candidate that is truly",
-        "better than a coin and never, or none where there is none. Wrong: it is a candidate that is not.",
+        f"rehearsed primary analysis where prompts do nothing, in {trials} trials of every pilot. Right: the recommendation",
+        "is the candidate that is truly better than a coin and never, or none where there is none. Wrong: it is a candidate",
+        f"that is not. Where the two differ by less than {MARGIN} standard deviations of the outcome (dose that recovers),",
+        "both answers are right.",
         "",
         "## All worlds",
         "",

@@ -49,15 +49,6 @@ class PilotCheck(NamedTuple):
         return f"{values} ({100 * ratio:.0f} % of it)" if 0 < ratio < 100 else values
 
 
-class Pilots(NamedTuple):
-    """The real pilot, or simulated ones: arrays (pilots, people, decision points), NaN where missing or past the end; the
-    action less its probability, rewards, and state columns (columns, …)."""
-
-    centred: Floats
-    reward: Floats
-    states: Floats
-
-
 class Series(NamedTuple):
     """Values (pilots, people, decision points) less their participant's mean, 0 where unknown; `known` is 1 or 0."""
 
@@ -98,25 +89,29 @@ def compare_frequent(values: Floats, centred: Floats) -> Floats:
     )
 
 
-def measure_pilots(pilots: Pilots, names: list[str]) -> Iterator[tuple[str, bool, Floats]]:
-    """(name, whether it is an effect, the number in every pilot)."""
-    reward = pilots.reward
+def measure_pilots(centred: Floats, reward: Floats, states: Floats, names: list[str]) -> Iterator[tuple[str, bool, Floats]]:
+    """(name, whether it is an effect, the number in every pilot) of the real pilot, or of simulated ones.
+
+    `centred` is the action less its probability, (pilots, people, decision points), and `states` are (columns, …); NaN where
+    missing or past the end.
+    """
     outcome = Series.of_values(reward)
-    yield "effect at once", True, outcome.measure_response(pilots.centred, 0)
+    yield "effect at once", True, outcome.measure_response(centred, 0)
     for lag in LAGS:
-        yield f"effect {lag} later", True, outcome.measure_response(pilots.centred, lag)
-    yield "people prompted often less seldom", True, compare_frequent(reward, pilots.centred)
+        yield f"effect {lag} later", True, outcome.measure_response(centred, lag)
+    yield "people prompted often less seldom", True, compare_frequent(reward, centred)
     known = outcome.known.sum(axis=(1, 2))
     yield "outcome: mean", False, np.nansum(reward, axis=(1, 2)) / known
     yield "outcome: spread within people", False, np.sqrt(outcome.squares / known)
-    yield "outcome: spread between people", False, np.nanstd(np.nan_to_num(reward).mean(axis=-1), axis=-1)
+    means = np.nansum(reward, axis=-1) / np.maximum(outcome.known.sum(axis=-1), 1)
+    yield "outcome: spread between people", False, means.std(axis=-1)
     yield "outcome: autocorrelation", False, outcome.autocorrelation
-    complete = ~np.isnan(reward) & ~np.isnan(pilots.states).any(axis=0)
+    complete = ~np.isnan(reward) & ~np.isnan(states).any(axis=0)
     yield "complete decision points", False, complete.mean(axis=(1, 2))
-    for name, values in zip(names, pilots.states, strict=True):
+    for name, values in zip(names, states, strict=True):
         column = Series.of_values(values)
         for lag in LAGS:
-            yield f"{name}: response {lag} later", True, column.measure_response(pilots.centred, lag)
+            yield f"{name}: response {lag} later", True, column.measure_response(centred, lag)
         yield f"{name}: mean", False, np.nansum(values, axis=(1, 2)) / np.maximum(column.known.sum(axis=(1, 2)), 1)
         yield f"{name}: autocorrelation", False, column.autocorrelation
 
@@ -208,19 +203,18 @@ def check_pilot_model(
     def contiguous(values: NDArray[Any]) -> Floats:
         return np.ascontiguousarray(values, dtype=np.float64)
 
-    states = np.moveaxis(simulation.states[..., people.read], -1, 0)
-    simulated = Pilots(
-        free * (contiguous(simulation.actions) - people.probability), contiguous(simulation.reported), contiguous(states)
-    )
+    centred = free * (contiguous(simulation.actions) - people.probability)
+    reward = contiguous(simulation.reported)
+    states = contiguous(np.moveaxis(simulation.states[..., people.read], -1, 0))
     # Artefacts are repeated as they were; a screen would find them in both.
-    simulated.reward[:, np.isnan(people.reward)] = np.nan
-    for values, in_pilot in zip(simulated.states, people.states, strict=True):
+    reward[:, np.isnan(people.reward)] = np.nan
+    for values, in_pilot in zip(states, people.states, strict=True):
         values[:, np.isnan(in_pilot)] = np.nan
-    observed = Pilots((free * people.centred)[None], people.reward[None], people.states[:, None])
+    simulated = measure_pilots(centred, reward, states, names)
+    observed = measure_pilots((free * people.centred)[None], people.reward[None], people.states[:, None], names)
     spread = model.effects.spread
     checks = []
-    pairs = zip(measure_pilots(observed, names), measure_pilots(simulated, names), strict=True)
-    for (name, is_effect, value), (_, _, values) in pairs:
+    for (name, is_effect, value), (_, _, values) in zip(observed, simulated, strict=True):
         low, high = np.nanquantile(values, (0.025, 0.975)).tolist()
         middle = float(np.nanmean(values))
         # Simulated pilots have the people of the real one, whose numbers differ by the prompts alone.

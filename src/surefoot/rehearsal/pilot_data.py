@@ -116,13 +116,6 @@ class PilotArrays:
         return [*levels, day / max(float(day.max()), 1.0)]
 
 
-def delay(values: NDArray[Any], first: float, lag: int = 1) -> NDArray[Any]:
-    """Values of some decision points earlier; the last axis is decision points."""
-    delayed = np.full_like(values, first)
-    delayed[..., lag:] = values[..., : values.shape[-1] - lag]
-    return delayed
-
-
 def add_doses(sent: Floats, memories: tuple[float, ...]) -> Floats:
     """The doses of earlier prompts, d′ = ρ d + sent, one for every memory ρ: (memories, people, decision points)."""
     rho = np.array(memories)[:, None]
