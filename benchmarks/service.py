@@ -37,6 +37,7 @@ from sqlalchemy.engine import make_url
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
+from tests.service.support.guards import Guard  # noqa: E402
 from tests.service.support.postgres import binaries, cluster, free_port  # noqa: E402
 
 from surefoot import Study, __version__  # noqa: E402
@@ -161,16 +162,20 @@ def served(factory, workers, environment):
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
+    guard = Guard.of_group(process.pid)
     try:
-        for _ in range(600):
+        for _ in range(3000):
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()
                 break
             except OSError:
                 time.sleep(0.05)
+        else:
+            raise SystemExit(f"{factory} did not start")
         time.sleep(2 if workers > 1 else 0.5)
         yield port, process.pid
     finally:
+        guard.release()
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 

@@ -69,7 +69,11 @@ def describe(package: Distribution) -> dict[str, object]:
     classified = [
         line.split(" :: ")[-1] for line in package.metadata.get_all("Classifier", []) if line.startswith("License")
     ]
-    name = expression or (classified[0] if classified else None) or (text or "unknown").strip().splitlines()[0][:80]
+    # Packages that state no licence have the file of one, which begins with its name.
+    text = text or next(
+        (str(file.read_text()) for file in package.files or [] if file.match("*/licenses/LICENSE*")), "unknown"
+    )
+    name = expression or (classified[0] if classified else None) or text.strip().splitlines()[0][:80]
     return {
         "type": "library",
         "bom-ref": reference(package),

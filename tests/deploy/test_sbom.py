@@ -38,4 +38,8 @@ def test_it_has_cyclonedx_form(bill):
     references = {one["bom-ref"] for one in [bill["metadata"]["component"], *bill["components"]]}
     assert {one["ref"] for one in bill["dependencies"]} == references
     assert all(set(one["dependsOn"]) <= references for one in bill["dependencies"])
-    assert all(one["licenses"] for one in bill["components"])
+    licenses = {
+        one["name"]: one["licenses"][0].get("expression") or one["licenses"][0]["license"]["name"]
+        for one in bill["components"]
+    }
+    assert "unknown" not in licenses.values() and licenses["pyrage"] == "The MIT License (MIT)"

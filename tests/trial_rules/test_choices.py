@@ -54,7 +54,7 @@ DAYS = timedelta(days=1)
         (3.0, 1.5, "clock: moved 1.5 days further than the server's"),
         (0.5, 30.0, None),
         (-0.25, 0.5, "clock: 0.25 days before an earlier decision point"),
-        (0.1, -400.0, "clock: moved 400 days further than the server's"),
+        (0.1, -400.0, "server's clock: 400 days before an earlier decision point"),
     ],
     ids=["together", "a day off line", "ahead", "ahead of the server", "late", "back", "the server's went back"],
 )

@@ -55,9 +55,33 @@ def test_twenty_newcomers_do_not_invert_the_policy(method):
     assert honest.state == "done", honest.message
     attacked = propose(study, HONEST + NEW, first, effect=-30.0)
     findings = {finding.check: finding for finding in attacked.findings}
-    assert attacked.state == "refused" and not findings["newcomers"].passed, attacked.message
-    assert "without the 20 participants from whom the live policy has not learned (400 decision points)" in attacked.message
+    assert findings["newcomers"].passed and (findings["newcomers"].measured or 0.0) <= 0.2
+    assert "without the 20 participants from whom the live policy has not learned (400 decision points)" in attacked.left_out
     assert "yet" not in findings["coefficients"].message, "a policy is live"
+    states = measure(study, HONEST, 20, 1.0).logs.state
+    before, after = (
+        study.clip_probabilities(proposal.policies.probabilities(HONEST[:1] * len(states), states))
+        for proposal in (first, attacked)
+    )
+    assert abs(before - after).mean() <= 0.25, "the policy is not theirs"
+
+
+def test_a_trial_with_fast_enrolment_goes_on_and_learns_from_everybody():
+    """Four people are known; 36 others come, half of them with another effect. Refused, the trial would stand still."""
+    study = make_study("ts")
+    people = HONEST + NEW
+    known = HONEST[:4]
+    proposal = propose_policy(study, measure(study, known, 20, 1.0), None, [], None, label=str)
+    counts = []
+    for _ in range(8):
+        given = (proposal.policies, proposal.coefficients, known)
+        proposal = propose_policy(study, measure(study, people, 20, -1.0), *given, label=str)
+        assert proposal.state == "done", proposal.message
+        known = sorted(set(proposal.logs.logs.participant[proposal.logs.logs.usable].tolist()))
+        counts.append(len(known))
+        if len(known) == len(people):
+            break
+    assert counts[0] < len(people) == counts[-1] and proposal.left_out is None, counts
 
 
 def test_policies_of_ones_own_do_not_follow_newcomers():

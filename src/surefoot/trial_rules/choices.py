@@ -58,7 +58,7 @@ WITHIN = 0
 NEVER = np.iinfo(np.int64).max
 """No limit is reached; the age of a prompt that was not sent."""
 CLOCK = "clock: "
-"""How the reason begins when a participant's clock jumped."""
+"""How the reason begins when a participant's clock jumped; after `server's` when the server's did."""
 
 
 class Clocks(NamedTuple):
@@ -69,18 +69,23 @@ class Clocks(NamedTuple):
 
 
 def find_clock_jump(latest: Clocks | None, moment: Clocks) -> str | None:
-    """How a client's clock jumped since a participant's latest decision point by that clock; None when it did not.
+    """Whose clock jumped, and how, since a participant's latest decision point by their clock; None when neither did.
 
-    It went back; or it moved over a day further than the server's. Decision points of one day that a client sends together
-    later, because it was off line, are no jump.
+    Theirs went back; or it moved over a day further than the server's, whose clock is to blame where it went back. Decision
+    points of one day that a client sends together later, because it was off line, are no jump.
     """
     if latest is None:
         return None
     elapsed = moment.client - latest.client
-    ahead = elapsed - (moment.server - latest.server)
+    passed = moment.server - latest.server
+    ahead = elapsed - passed
     if elapsed < timedelta(0):
         return f"{CLOCK}{-elapsed / DAY:.3g} days before an earlier decision point"
-    return f"{CLOCK}moved {ahead / DAY:.3g} days further than the server's" if ahead > DAY else None
+    if ahead <= DAY:
+        return None
+    if passed < timedelta(0):
+        return f"server's {CLOCK}{-passed / DAY:.3g} days before an earlier decision point"
+    return f"{CLOCK}moved {ahead / DAY:.3g} days further than the server's"
 
 
 def find_dose_stop(dose: Dose, prompts: Iterable[Clocks], moment: Clocks) -> str | None:

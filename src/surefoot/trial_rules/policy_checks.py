@@ -308,22 +308,30 @@ def check_newcomers(
     """The policy without those from whom the live policy has not learned (`known`: from whom it has) must do about the same
     to the others: whoever can register people must not make the policy in one night."""
     data = logs.logs
-    is_known = np.isin(data.participant, sorted(known or ()))
-    new_people = np.unique(data.participant[data.usable & ~is_known])
+    newcomers = list_newcomers(logs, known)
+    is_new = np.isin(data.participant, newcomers)
     if not policies.serves_anybody:
         return PolicyFinding("newcomers", True, None, allowed, "everybody has a policy of their own")
-    if known is None or not len(new_people) or not (data.usable & is_known).any():
+    if known is None or not newcomers or not (data.usable & ~is_new).any():
         message = "no policy is live that has learned in this trial" if known is None else "nobody is new"
         return PolicyFinding("newcomers", True, None, allowed, message)
-    others = data[is_known]
+    others = data[~is_new]
     moved, _ = _measure_moves(study, others, policies, _refit(study, others))
     change = float(moved.mean()) if len(moved) else 0.0
-    points = int((data.usable & ~is_known).sum())
+    points = int((data.usable & is_new).sum())
     message = (
-        f"without the {len(new_people)} participants from whom the live policy has not learned ({points:,} decision points) "
+        f"without the {len(newcomers)} participants from whom the live policy has not learned ({points:,} decision points) "
         f"the probabilities of the others would move by {change:.3f} on average"
     )
     return PolicyFinding("newcomers", change <= allowed, change, allowed, message)
+
+
+def list_newcomers(logs: StudyLogs, known: Collection[str] | None) -> list[str]:
+    """The participants with usable decision points who are not known, those with the most of them first."""
+    data = logs.logs
+    is_new = data.usable & ~np.isin(data.participant, sorted(known or ()))
+    names, counts = np.unique(data.participant[is_new], return_counts=True)
+    return [str(name) for name in names[np.argsort(-counts, kind="stable")]]
 
 
 def check_coefficients(

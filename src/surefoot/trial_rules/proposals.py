@@ -134,6 +134,8 @@ class Proposal:
     findings: tuple[PolicyFinding, ...] = ()
     coefficients: list[dict[str, Any]] = field(default_factory=list)
     """Of the policy, with standard errors, for the next update to compare with."""
+    left_out: str | None = None
+    """Which newcomers were left out, and why; None when nobody was."""
 
 
 def propose_policy(
@@ -158,7 +160,7 @@ def propose_policy(
     waiting = f"nobody has {settings.warm_up_decision_points} complete decision points yet"
     if not logs.logs.usable.any():
         return Proposal("waiting", waiting, None, logs, implausible)
-    fit = fit_part(study, logs)
+    logs, fit, newcomers = fit_with_newcomers(study, logs, known, settings.guard_rails.max_newcomer_change)
     ready = find_ready_participants(settings, fit.method)
     if not ready:
         return Proposal("waiting", waiting, fit, logs, implausible)
@@ -173,15 +175,48 @@ def propose_policy(
         is_live = live is not None
         compare = policy_checks.check_coefficients
         findings.append(compare(coefficients, live_coefficients, rails.max_coefficient_change, is_live=is_live))
+        findings += newcomers.findings
         # No probability can move by more than 1, and refits take most of an update.
-        if rails.max_newcomer_change < 1:
-            findings.append(policy_checks.check_newcomers(study, logs, new, known, rails.max_newcomer_change))
         if rails.max_influence < 1:
             influences = find_influences(study, logs, fit.method, new, shared, rails.max_influence, label)
             findings.append(policy_checks.check_influence(influences, rails.max_influence))
     failed = "; ".join(f"{finding.check}: {finding.message}" for finding in findings if not finding.passed)
     state = "refused" if failed else "done"
-    return Proposal(state, failed or None, fit, logs, implausible, new, tuple(findings), coefficients)
+    return Proposal(state, failed or None, fit, logs, implausible, new, tuple(findings), coefficients, newcomers.left_out)
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """How much the participants from whom the live policy has not learned would change it."""
+
+    findings: tuple[PolicyFinding, ...] = ()
+    left_out: str | None = None
+    """Who was left out, and why; None when nobody was."""
+
+
+def fit_with_newcomers(
+    study: Study, logs: StudyLogs, known: Collection[str] | None, allowed: float
+) -> tuple[StudyLogs, PartFit, Newcomers]:
+    """Fit to everybody's decision points. Where newcomers would change the policy of the others by more than allowed, leave
+    half of them out, and again half, those with the fewest decision points first: each night admits more of them."""
+    fit = fit_part(study, logs)
+    finite = all(bool(np.isfinite(values).all()) for values in fit.policies.rule.arrays().values())
+    if allowed >= 1 or not finite:
+        return logs, fit, Newcomers()
+    finding = policy_checks.check_newcomers(study, logs, fit.policies, known, allowed)
+    if finding.passed:
+        return logs, fit, Newcomers((finding,))
+    newcomers = policy_checks.list_newcomers(logs, known)
+    first = finding
+    admitted = len(newcomers)
+    while not finding.passed:
+        admitted //= 2
+        excluded = np.isin(logs.logs.participant, newcomers[admitted:])
+        limited = replace(logs, logs=logs.logs.with_values(reward=np.where(excluded, np.nan, logs.logs.reward)))
+        fit = fit_part(study, limited)
+        finding = policy_checks.check_newcomers(study, limited, fit.policies, known, allowed)
+    words = f"{first.message}, where {allowed:g} is allowed; {len(newcomers) - admitted} of them were left out"
+    return limited, fit, Newcomers((replace(finding, message=words),), words)
 
 
 def choose_screen(study: Study) -> Study:

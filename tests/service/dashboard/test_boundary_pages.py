@@ -1,15 +1,17 @@
 """What the page of a board says, and to whom."""
 
 import csv
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
 from surefoot.inference.confidence_sequences import DrawTest, Stratum
 from surefoot.service.access import list_actions
 from surefoot.service.dashboard import boundary_pages
+from surefoot.service.trial import boundaries
 from surefoot.service.trial.boundaries import Boundary, MonitoringReport
 from tests.service.dashboard.pages import sign_in, token
+from tests.service.support.trials import erase, fill, update
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 NAN = float("nan")
@@ -27,7 +29,7 @@ def report(monkeypatch):
     ]
     draws = DrawTest(1e6, [Stratum("hour", 7, 40, 38, 20.0, 1e6), Stratum("all", "draws", 500, 260, 241.5, 3.0)])
     made = MonitoringReport(boundaries, draws, {"used": 500, "awaited": 3, "missing": 20, "erased": 1}, is_bounded=False)
-    monkeypatch.setattr(boundary_pages, "monitor_trial", lambda trial, at: made)
+    monkeypatch.setattr(boundary_pages, "read_report", lambda trial, at: made)
     return made
 
 
@@ -63,3 +65,21 @@ def test_a_trial_without_boundaries_says_how_to_state_them(browser):
     page = read_page(browser, "analyst")
     assert "The study states no boundary; write <code>[monitoring]</code>" in page and "<svg" not in page
     assert "There is nothing to estimate yet." in page and "agrees with the recorded probabilities" in page
+
+
+def test_a_page_that_is_looked_at_again_computes_nothing_again(browser, monkeypatch):
+    calls = []
+    compute = boundaries.monitor_trial
+    monkeypatch.setattr(boundaries, "monitor_trial", lambda trial, at: calls.append(at) or compute(trial, at))
+    moment = datetime(2026, 3, 20, 10, 20, tzinfo=UTC)
+    monkeypatch.setattr("surefoot.service.database.clock.now", lambda: moment)
+    for _ in range(3):
+        assert "as of 2026-03-20 10:00" in read_page(browser, "analyst")
+    full_hour = moment.replace(minute=0)
+    assert calls.count(full_hour) == 1
+    fill(browser.trial, people=1, points=2)
+    for change in (update, erase):
+        change(browser.trial)
+        calls.clear()
+        read_page(browser, "analyst")
+        assert calls.count(full_hour) == 1, "an update and an erasure change the numbers"

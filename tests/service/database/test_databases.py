@@ -50,6 +50,19 @@ def test_a_transaction_happens_whole_or_not_at_all(trial):
         assert connection.execute(sa.select(participants)).mappings().all() == [row]
 
 
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_is_read_after_a_lock_is_what_was_committed_before_it(trial, alone):
+    """Whatever isolation the server has by default: a snapshot from before the lock would miss the last outcome."""
+    name = trial.database.engine.url.database
+    with trial.database.engine.connect() as connection:
+        connection.exec_driver_sql(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    other = databases.connect(trial.database.url)
+    with other.transaction(alone=alone) as connection:
+        assert connection.exec_driver_sql("SHOW transaction_isolation").scalar() == "read committed"
+    other.close()
+
+
 def write_nothing(database):
     with database.transaction():
         pass

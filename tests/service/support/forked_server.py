@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 
 
 def listen(port):
@@ -31,6 +32,7 @@ def main():
     from surefoot.service.app import from_environment
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    leaders = []
     for line in sys.stdin:
         port, workers, environment = json.loads(line)
         os.environ.update(environment)
@@ -47,7 +49,12 @@ def main():
             settings = uvicorn.Config(from_environment, factory=True, log_level="warning")
             uvicorn.Server(settings).run(sockets=[listening])
             os._exit(0)
+        leaders.append(leader)
         print(leader, flush=True)
+    # Nobody is there any more to kill them.
+    for leader in leaders:
+        with suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.service.support.guards import Guard
+
 
 def binaries():
     """The folder of initdb and pg_ctl; None where PostgreSQL is not installed."""
@@ -50,7 +52,11 @@ def cluster(folder, settings=()):
     try:
         run(folder / "initdb", "-D", data, "-U", "surefoot", "-A", "trust", "-E", "UTF8", "--no-sync")
         run(folder / "pg_ctl", "-D", data, "-o", options, "-l", home / "server.log", "-w", "start")
-        yield f"postgresql://surefoot@127.0.0.1:{port}"
+        guard = Guard.of_pid_file(data / "postmaster.pid")
+        try:
+            yield f"postgresql://surefoot@127.0.0.1:{port}"
+        finally:
+            guard.release()
     finally:
         if (data / "postmaster.pid").exists():
             run(folder / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")

@@ -15,6 +15,7 @@ import uvicorn
 
 from surefoot.service.app import create_app
 from surefoot.service.server import BoundedProtocol
+from tests.service.support.guards import Guard
 from tests.service.support.postgres import free_port
 
 
@@ -37,6 +38,7 @@ class Server:
             self.process = subprocess.Popen(  # noqa: S603 - our own words
                 self._command, env=self._environment, stdout=log, stderr=log, start_new_session=True
             )
+        self._guard = Guard.of_group(self.process.pid)
         self._wait()
 
     def _wait(self):
@@ -51,6 +53,7 @@ class Server:
 
     def kill(self):
         """The whole server at once, workers too: nothing gets to say goodbye."""
+        self._guard.release()
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -81,3 +83,14 @@ def test_the_send_rate_before_is_within_the_studys_limits(trial):
     assert "0.900 before, 0.900 after" in finding.message
     moved = find_send_rate(trial.study, logs, fit.method.weights_, policies, None)
     assert moved.measured == pytest.approx(0.4), "0.5 in warm-up"
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_an_update_without_some_newcomers_goes_live_and_raises_an_alert(trial, monkeypatch):
+    fill(trial, people=1, points=40)
+    propose = updates.propose_policy
+    left_out = lambda *given, **options: replace(propose(*given, **options), left_out="2 of them were left out")  # noqa: E731
+    monkeypatch.setattr(updates, "propose_policy", left_out)
+    assert update(trial)[0] == "done" and trial.policies.live() is not None
+    assert column(trial, alerts.c.kind) == ["policy-check"]
+    assert "learned without newcomers: 2 of them were left out" in column(trial, alerts.c.message)[0]

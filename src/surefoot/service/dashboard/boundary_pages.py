@@ -11,7 +11,7 @@ from surefoot.service.dashboard import pages
 from surefoot.service.dashboard.charts import LINE, Scale, draw_lines
 from surefoot.service.database import clock
 from surefoot.service.operations.board import BY_ACTION, record_unblinding
-from surefoot.service.trial.boundaries import FALSE_ALARMS, Boundary, monitor_trial
+from surefoot.service.trial.boundaries import FALSE_ALARMS, Boundary, read_report
 
 POINTS = 30
 """The most days that a chart shows."""
@@ -35,7 +35,8 @@ def unblinded_page(viewer: pages.BoardSender, fields: pages.Fields) -> Response:
 
 
 def _show_boundaries(viewer: pages.Viewer, download: pages.Download, *, is_blind: bool) -> Response:
-    report = monitor_trial(viewer.trial, clock.now())
+    at = clock.now().replace(minute=0, second=0, microsecond=0)
+    report = read_report(viewer.trial, at)
     shown = [boundary for boundary in report.boundaries if not (is_blind and boundary.by_action)]
     if download:
         rows = [
@@ -47,6 +48,7 @@ def _show_boundaries(viewer: pages.Viewer, download: pages.Download, *, is_blind
     return viewer.page(
         "boundaries",
         report=report,
+        as_of=at,
         crossings=[boundary for boundary in report.boundaries if boundary.limit is not None],
         shown=[(boundary, describe_last(boundary), draw_boundary(boundary)) for boundary in shown],
         is_blind=is_blind,

@@ -26,6 +26,8 @@ BUSY_SECONDS = 5
 LOOK_MILLISECONDS = 2
 """How long SQLite itself waits for another process that writes, before this one looks again."""
 IMMEDIATELY = "BEGIN IMMEDIATE"
+READ_COMMITTED = "BEGIN ISOLATION LEVEL READ COMMITTED"
+"""What is read after a lock has to be what was committed before it, whatever the server's default is."""
 TURN_SECONDS = 20
 """How long a thread waits for the other threads of its process that write to SQLite: one of them may be stuck."""
 CONNECTIONS = 10
@@ -114,7 +116,7 @@ class Database:
         engine = self.engine
         if alone and not self.is_sqlite:
             # One message to the server for both statements.
-            engine = engine.execution_options(begin=f"BEGIN; {LOCK_LEDGER}")
+            engine = engine.execution_options(begin=f"{READ_COMMITTED}; {LOCK_LEDGER}")
         # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
         with self._take_turn() if self.is_sqlite else nullcontext(), engine.begin() as connection:
             connection.info.pop(PENDING, None)
@@ -164,7 +166,7 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
     from surefoot.service.database import postgresql
 
     engine, opened = postgresql.create_engine(parsed)
-    _listen(engine, "BEGIN")
+    _listen(engine, READ_COMMITTED)
     return Database(engine, text, _opened=opened)
 
 

@@ -43,7 +43,7 @@ class AlertKind:
 KINDS = {
     "no-data": AlertKind("red", "No decision was asked for in a long time."),
     "fallbacks": AlertKind("yellow", "The fallback makes too many of the decisions."),
-    "policy-check": AlertKind("yellow", "An update was refused by a policy check; the policy before it stays live."),
+    "policy-check": AlertKind("yellow", "A policy check refused an update, or left newcomers out of it."),
     "update": AlertKind("yellow", "An update failed or was interrupted."),
     "probability": AlertKind("red", "A client believes other probabilities than were drawn with."),
     "key-expiry": AlertKind("green", "Keys will soon expire; make new ones."),

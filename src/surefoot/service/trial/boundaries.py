@@ -8,6 +8,7 @@ left out; whether outcomes are missing more often after a prompt is followed as 
 import json
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from surefoot.inference.confidence_sequences import (
 )
 from surefoot.reports.numbers import format_number
 from surefoot.service.database.ledger import read_positions
-from surefoot.service.database.schema import decisions, outcomes
+from surefoot.service.database.schema import decisions, erasures, outcomes, updates
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.trial import Trial
 from surefoot.study import MonitoringSection
@@ -140,6 +141,21 @@ def _end_days(sequence: ConfidenceSequence, days: Codes) -> tuple[tuple[date, ..
     last = np.flatnonzero(np.diff(days, append=0))
     estimates = np.column_stack([sequence.mean, sequence.low, sequence.high])[last]
     return tuple(date.fromordinal(int(day)) for day in days[last]), tuple(map(tuple, estimates.tolist()))
+
+
+def read_report(trial: Trial, at: datetime) -> MonitoringReport:
+    """`monitor_trial`, computed once for everybody who looks: anew when an update has ended, something was erased, or `at`
+    is another moment."""
+    ended = sa.select(sa.func.max(updates.c.id)).where(updates.c.finished_at.is_not(None)).scalar_subquery()
+    erased = sa.select(sa.func.count()).select_from(erasures).scalar_subquery()
+    with trial.database.autocommit() as connection:
+        newest = tuple(connection.execute(sa.select(ended, erased)).one())
+    return _keep_report(trial, at, newest)
+
+
+@lru_cache(maxsize=8)
+def _keep_report(trial: Trial, at: datetime, newest: tuple[Any, ...]) -> MonitoringReport:
+    return monitor_trial(trial, at)
 
 
 def monitor_trial(trial: Trial, at: datetime) -> MonitoringReport:

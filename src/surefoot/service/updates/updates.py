@@ -148,7 +148,7 @@ def _end_update(
     if connection.execute(sa.update(updates).where(running).values(slot=None, **ended)).rowcount:
         record(connection, "update ended", [{"id": update_id, **ended}])
         if alert is not None:
-            kind = "policy-check" if state == "refused" else "update"
+            kind = "policy-check" if state in ("refused", "done") else "update"
             raise_alert(connection, kind=kind, occasion=f"update:{update_id}", message=alert)
     elif state != "interrupted":
         raise InputError(f"update {update_id} was presumed dead; nothing of it goes live")
@@ -309,6 +309,8 @@ def _publish_policy(
     alert = None
     if proposal.state == "refused":
         alert = f"update {update_id} was refused by a policy check ({proposal.message}); {live}"
+    elif proposal.left_out is not None:
+        alert = f"update {update_id} learned without newcomers: {proposal.left_out}; the next update admits more of them"
     finite = any(finding.passed for finding in proposal.findings if finding.check == "finite")
     if proposal.policies is not None and finite:
         policy_id = _insert_policy(trial, connection, proposal.policies, update_id, accepted=accepted)
