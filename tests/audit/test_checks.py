@@ -142,7 +142,7 @@ def test_a_tail_that_is_cut(monkeypatch, measures, medcouple, above, skewed, rew
     assert check.numbers == {"medcouple": medcouple, "moment": 0.7, "removed_above": above}
     assert ("longer tail on the upper side" in check.reason) == (skewed != "fine" and medcouple > 0)
     assert ("that tail is being cut off" in check.reason) == (skewed == "unsafe")
-    check = removal_check(heavy, "reward removed")
+    check = removal_check(heavy, "outcome removed")
     assert grade(check) == rewarded
     assert ("the fit" in check.reason) == (max(above, 1 - above) >= 0.8)
     nothing = replace(remove(measures, slice(0)), raw_reward=heavy.raw_reward)
@@ -154,7 +154,7 @@ def test_a_third_of_the_reward(monkeypatch, measures, size, verdict):
     """400 of 1,200 rewards of 1 are a third of the whole."""
     monkeypatch.setattr(Shape, "of", classmethod(lambda *_: Shape(0.0, 0.01, 0.0, 0.5)))
     raw = np.where(np.arange(ROWS) < 400, size, -1.0)
-    check = removal_check(replace(remove(measures, slice(400)), raw_reward=raw), "reward removed")
+    check = removal_check(replace(remove(measures, slice(400)), raw_reward=raw), "outcome removed")
     assert grade(check) == verdict
     assert check.numbers["decision_point_share"] == pytest.approx(1 / 3)
     assert check.numbers["share"] == pytest.approx(400 * size / (400 * size + 800))
@@ -166,8 +166,8 @@ def test_a_third_of_the_reward(monkeypatch, measures, size, verdict):
     [
         (lambda z: np.exp(3 * z) + 1, "try log(x + 0.5)"),
         (lambda z: np.where(z < -1, 0.0, np.exp(3 * z) + 0.2 - np.exp(-3)), "try log(x + 0.1)"),
-        (lambda z: np.exp(3 * z) - 1, "plot the reward's residuals"),
-        (lambda z: z**2 / (1 + z**2) + 5, "plot the reward's residuals"),
+        (lambda z: np.exp(3 * z) - 1, "plot the residuals"),
+        (lambda z: z**2 / (1 + z**2) + 5, "plot the residuals"),
     ],
 )
 def test_which_transform_is_suggested(monkeypatch, measures, reward, said):
@@ -229,8 +229,8 @@ def test_people_who_lose_much(measures, people, verdict):
     assert grade(check) == verdict
     least, most = 15 / 60, (23 if people else 15) / 60
     assert check.numbers == {"least": least, "median": least, "most": most}
-    assert (f"{people} of 20 surely lose more than 25 %" in check.reason) == (people > 0)
-    assert "participant 0's" in check.reason
+    assert (f"{people} of 20 lose significantly more than 25 %" in check.reason) == (people > 0)
+    assert "by participant 0" in check.reason
 
 
 def make_grid(*fits):
@@ -254,11 +254,11 @@ def make_grid(*fits):
 def test_only_neighbours_of_the_limit_count(measures, fits, verdict, least, most):
     check = next(one for one in judge(measures, make_grid(*fits)) if one.name == "depends on tau")
     assert (grade(check), check.numbers) == (verdict, {"least": least, "most": most})
-    assert "without the cap 9" in check.reason
+    assert "Without the cap they are 9" in check.reason
 
 
 def test_the_order_of_the_checks_and_their_names(measures):
-    names = ["missing values", "share removed", "skewness", "reward removed", "depends on action"]
+    names = ["missing values", "share removed", "skewness", "outcome removed", "depends on action"]
     assert [one.name for one in judge(measures, make_grid((1.0, 3, 0.5)))] == [
         *names,
         "depends on time",
@@ -392,7 +392,7 @@ def test_people_who_do_not_change(steady):
     assert found.verdict == "fine"
     assert found.reason.startswith("no coefficient moves significantly over the study, in all people alike (p = ")
     assert "or in each individually (p = " in found.reason
-    assert found.reason.endswith("this does not distinguish an effect that lasts from one that fades to nothing")
+    assert found.reason.endswith("The logs do not show whether the effect lasts or fades to nothing")
     strong = steady.with_values(reward=steady.reward + 3000 * steady.action)
     assert "does not distinguish" not in check_change(strong).reason
 
@@ -406,7 +406,7 @@ def test_habituation_is_found_and_the_remedy_named(steady):
     assert found.numbers["effect_change"]["high"] < 0 and found.numbers["effect_p_value"] < 0.005
     forgetting = check_change(faded, forgetting=0.967)
     assert (forgetting.verdict, forgetting.remedy) == ("fine", "")
-    assert "the fit allows for it" in forgetting.reason
+    assert "The fit allows for this" in forgetting.reason
     told = " ".join(sf.audit.audit(sf.method("linucb", pooling="all").fit(faded)).summary().split())
     assert "look people change" in told and "forgetting = 0.967" in told
 
@@ -434,7 +434,7 @@ def test_people_who_wander_are_told_of_a_random_walk(steady):
     steps = np.random.default_rng(1).standard_normal((25, 60)).cumsum(axis=1)
     walked = steady.with_values(reward=steady.reward + 500 * steps[steady.participant_index, steady.time])
     found = check_change(walked)
-    assert found.verdict == "look" and "people's coefficients move individually (p = " in found.reason
+    assert found.verdict == "look" and "People's coefficients move individually (p " in found.reason
     assert "most of all that of 'intercept' under 'nothing'" in found.reason
     assert "write [method] pooling = 'partial' and random_walk = 'estimate': people change individually" in found.remedy
     assert "forgetting =" not in found.remedy and found.numbers["wandering_p_value"] < 0.002
@@ -495,7 +495,7 @@ def test_reactions_and_radius_at_their_limits(radius, verdict, p_value, reacts):
         "dose, send": {"shift": 0.5, "standard_error": 0.2, "p_value": p_value},
         "mood, send": {"shift": 0.5, "standard_error": 0.2, "p_value": 0.7},
     }
-    assert ("dose to send" if reacts == "fine" else ", dose)") in react.reason
+    assert ("dose to send" if reacts == "fine" else "(dose has") in react.reason
     assert "mood" not in react.reason
     assert (stable.name, stable.verdict, bool(stable.remedy)) == ("long run is stable", verdict, verdict != "fine")
     assert stable.numbers == {"radius": radius}

@@ -71,9 +71,9 @@ def test_a_skewed_reward_being_cut_is_unsafe_and_its_logarithm_is_not():
     raw = remade(steps)
     found = audit(sf.method("ro-accb").fit(raw))
     assert found.verdict == "unsafe"
-    check = found.check("reward removed")
+    check = found.check("outcome removed")
     assert check.verdict == "unsafe"
-    assert "of the total reward, nearly all above the fit" in check.reason
+    assert "of the total outcome, nearly all above the fit" in check.reason
     assert "try log(x + 0." in check.remedy
     after = audit(sf.method("ro-accb").fit(raw.with_values(reward=np.log(raw.reward))), raw_reward=raw.reward)
     assert after.verdict == "fine", unfine(after)
@@ -253,14 +253,14 @@ def test_on_heartsteps_v1_raw_steps_are_unsafe_and_their_logarithm_is_not(poolin
     raw = audit(method.fit(logs), raw_reward=steps)
     assert raw.verdict == "unsafe"
     reasons = {check.name: check.reason for check in raw.checks if check.verdict == "unsafe"}
-    assert set(reasons) >= {"skewness", "reward removed"}
-    assert "nearly all above the fit" in reasons["reward removed"]
-    assert raw.check("reward removed").numbers["share"] > 0.5
-    assert raw.check("reward removed").remedy.startswith("the reward is skewed; try log(x + 0.5)")
+    assert set(reasons) >= {"skewness", "outcome removed"}
+    assert "nearly all above the fit" in reasons["outcome removed"]
+    assert raw.check("outcome removed").numbers["share"] > 0.5
+    assert raw.check("outcome removed").remedy.startswith("the outcome is skewed; try log(x + 0.5)")
     log = audit(method.fit(logs.with_values(reward=np.log(steps + 0.5))), raw_reward=steps)
     assert log.verdict == "look"
-    assert log.check("reward removed").verdict == log.check("skewness").verdict == "fine"
-    assert log.check("reward removed").numbers["share"] < 0.2
+    assert log.check("outcome removed").verdict == log.check("skewness").verdict == "fine"
+    assert log.check("outcome removed").numbers["share"] < 0.2
 
 
 def test_a_high_breakdown_fit_is_compared_with_the_papers_cap():
@@ -271,7 +271,7 @@ def test_a_high_breakdown_fit_is_compared_with_the_papers_cap():
     beside = found.check("against the paper's cap").numbers
     assert beside["share"] == pytest.approx((fitted.weights_ == 0).mean())
     assert beside["share_of_the_cap"] == pytest.approx((capped.weights_ == 0).mean())
-    assert beside["reward_of_the_cap"] == pytest.approx(audit(capped).check("reward removed").numbers["share"])
+    assert beside["reward_of_the_cap"] == pytest.approx(audit(capped).check("outcome removed").numbers["share"])
     assert len(found.sensitivity) > 3
 
 

@@ -200,8 +200,8 @@ def test_heartsteps_v1_by_command(tmp_path):
         verdicts[file.stem] = found["verdict"], {check["name"]: check["verdict"] for check in found["checks"]}
     assert verdicts["raw"][0] == "unsafe"
     assert verdicts["study"][0] == "look"
-    assert verdicts["raw"][1]["skewness"] == verdicts["raw"][1]["reward removed"] == "unsafe"
-    assert verdicts["study"][1]["skewness"] == verdicts["study"][1]["reward removed"] == "fine"
+    assert verdicts["raw"][1]["skewness"] == verdicts["raw"][1]["outcome removed"] == "unsafe"
+    assert verdicts["study"][1]["skewness"] == verdicts["study"][1]["outcome removed"] == "fine"
     assert "37 people, 5235 usable decision points" in run("evaluate", logs, "--study", study)
 
 
@@ -219,7 +219,7 @@ def test_effects_in_words_numbers_tables_and_as_a_page(trial_folder, tmp_path):
     logs = trial_folder / "logs.csv", "--study", trial_folder / "study.toml"
     out = {form: tmp_path / f"effects.{form}" for form in ("html", "csv", "tex")}
     said = run("effects", *logs, "--html", out["html"], "--csv", out["csv"], "--latex", out["tex"])
-    assert said.startswith("A send adds about") and "Sensitivity, never the headline" in said
+    assert said.startswith("A prompt ") and "Sensitivity, never the headline" in said
     assert "<h1>Effects in logs.csv</h1>" in out["html"].read_text()
     assert out["csv"].read_text().startswith('"analysis","effect","estimate"')
     assert out["tex"].read_text().startswith(r"\begin{tabular}")

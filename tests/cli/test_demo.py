@@ -2,9 +2,11 @@
 
 import html
 import json
+import math
 import re
 import shlex
 import webbrowser
+from html.parser import HTMLParser
 
 import pytest
 from typer.testing import CliRunner
@@ -70,6 +72,26 @@ def test_it_tells_what_every_command_found(made):
     assert "No effect: no candidate is safely better than a coin" in words["Rehearse"]
 
 
+def test_the_front_page_draws_the_answers_side_by_side(made):
+    folder, printed, _ = made
+    answers = json.loads(printed)["answers"]
+    questions = [(answer["question"], answer["title"]) for answer in answers]
+    assert questions == [
+        ("One suggestion instead of nothing", "Effect"),
+        ("Always instead of never", "Evaluate"),
+        ("Always instead of never", "Rehearse"),
+        ("The policy instead of the coin", "Evaluate"),
+        ("The policy instead of the coin", "Rehearse"),
+    ]
+    assert all(answer["change"]["low"] <= answer["change"]["value"] <= answer["change"]["high"] for answer in answers)
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert page.count("<figure>") == 1
+    # The number of the table is that of the effects' own page, in per cent.
+    effect = 100 * math.expm1(answers[0]["change"]["value"])
+    shown = re.search(r"<td>([+−][\d.]+)\u00a0%</td>", page)[1].replace("−", "-")
+    assert float(shown) == pytest.approx(effect, abs=0.5)
+
+
 def list_commands(folder):
     page = (folder / "index.html").read_text(encoding="utf-8")
     return [html.unescape(found) for found in re.findall(r'<pre class="copy"><code>(.*?)</code></pre>', page, re.DOTALL)]
@@ -98,8 +120,8 @@ def test_the_page_links_every_report_and_nothing_else_on_earth(made):
     links = re.findall(r'href="([^"]+)"', page)
     assert {step.report for step in demo_steps.STEPS} <= set(links)
     assert "12\N{NO-BREAK SPACE}% of the decision points the watch was not worn" in page
-    assert all((folder / link).is_file() for link in links if link != "data:,")
-    assert "http" not in page
+    assert all((folder / link).is_file() for link in links if link != "data:," and not link.startswith("#"))
+    assert "http" not in page.replace("http://www.w3.org/", "")
     assert "<script" not in page
 
 
@@ -112,6 +134,63 @@ def test_the_page_fits_on_a_desktop_and_a_telephone(made):
             assert {url for url in asked if not url.startswith("data:")} == {path.as_uri()}
             assert said == []
             assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+
+MOST_WORDS_OF_A_SENTENCE = 30
+MOST_WORDS_OF_A_PARAGRAPH = 70
+MOST_SENTENCES_OF_A_PARAGRAPH = 4
+
+
+class Prose(HTMLParser):
+    """The paragraphs, list items and captions of a page; tables, figures and commands are no prose."""
+
+    def __init__(self):
+        super().__init__()
+        self.paragraphs = []
+        self.skipped = 0
+
+    def handle_starttag(self, tag, attributes):
+        self.skipped += tag in ("style", "svg", "pre", "table")
+        if tag in ("p", "li", "dd", "figcaption", "br"):
+            self.paragraphs.append("")
+
+    def handle_endtag(self, tag):
+        self.skipped -= tag in ("style", "svg", "pre", "table")
+        if tag in ("p", "li", "dd", "figcaption"):
+            self.paragraphs.append("")
+
+    def handle_data(self, text):
+        if self.paragraphs and not self.skipped:
+            self.paragraphs[-1] += text
+
+
+def split_sentences(text):
+    return re.split(r"(?<=[.?!])\s+", " ".join(text.split()))
+
+
+def find_long_prose(page):
+    prose = Prose()
+    prose.feed(page)
+    for text in prose.paragraphs:
+        sentences = split_sentences(text)
+        yield from (sentence for sentence in sentences if len(sentence.split()) > MOST_WORDS_OF_A_SENTENCE)
+        if len(sentences) > MOST_SENTENCES_OF_A_PARAGRAPH or len(text.split()) > MOST_WORDS_OF_A_PARAGRAPH:
+            yield text
+
+
+def test_pages_have_short_sentences_and_paragraphs(made):
+    assert list(find_long_prose(f"<p>{'word ' * 31}.</p><p>One. Two. Three. Four. Five.</p><td>{'word ' * 31}</td>"))
+    pages = sorted(made[0].glob("*.html"))
+    assert len(pages) == 7
+    found = {page.name: list(find_long_prose(page.read_text(encoding="utf-8"))) for page in pages}
+    assert {name: texts for name, texts in found.items() if texts} == {}
+
+
+def test_pages_show_no_python_and_no_p_of_zero(made):
+    for page in made[0].glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"\b[A-Z]\w+\(\w+=", text), page.name  # Stuck(threshold=0.9, …)
+        assert "p = 0.000" not in text, page.name
 
 
 def test_an_earlier_demo_is_replaced_and_nothing_else_is(tmp_path, no_steps):

@@ -3,14 +3,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import surefoot as sf
+from surefoot.cli import app
 from surefoot.simulators import contaminate
 from surefoot.study.draft import draft_study
 from tests.cli.test_analyse import STUDY
@@ -61,11 +64,26 @@ def test_a_stranger_learns_in_two_commands_whether_the_prompts_helped(tmp_path, 
     said = run("init", "trial.csv")
     assert "surefoot effects trial.csv" in said
     answer = run("effects", "trial.csv").splitlines()[0]
-    low, high = map(float, re.fullmatch(r"A nudge adds about .* minutes active \(95 % (.*) to (.*)\)\.", answer).groups())
+    low, high = map(
+        float, re.fullmatch(r"A nudge raises minutes active by about .* \(95 % interval (.*) to (.*)\)\.", answer).groups()
+    )
     assert 0 < low < 3 < high
     pyarrow.csv.write_csv(pa.table({"who": ["a"], "mood": [1]}), tmp_path / "few.csv")
     message = "no column looks like the participant or the time or the action or the reward; say which with"
     assert f"{message} --participant NAME --time NAME --action NAME --reward NAME" in refuse("init", "few.csv", "--force")
+
+
+def test_init_asks_for_words_at_a_terminal_only(simulated, tmp_path, monkeypatch):
+    pyarrow.csv.write_csv(simulated.slice(0, 210), tmp_path / "logs.csv")
+    command = ["init", str(tmp_path / "logs.csv"), "--out", str(tmp_path / "study.toml"), "--force"]
+    run(*command)
+    guessed = sf.Study.load(tmp_path / "study.toml").effects
+    assert (guessed.treatment_words, guessed.outcome_words) == ("prompt", "reward")
+    monkeypatch.setattr("surefoot.cli.files.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    asked = CliRunner().invoke(app, command, input="suggestion\nsteps in the next hour\n")
+    assert "A noun for what is sent" in asked.output and "with its unit" in asked.output
+    study = sf.Study.load(tmp_path / "study.toml")
+    assert (study.treatment_words, study.reward_unit.words) == ("suggestion", "steps in the next hour")
 
 
 def test_a_draft_study_for_awkward_columns_loads_and_reads(tmp_path):
@@ -216,7 +234,7 @@ def test_zeros_after_nothing_come_first_in_every_command(screened, tmp_path):
         said = " ".join(run(command, tmp_path / "logs.csv", *study, "--html", tmp_path / f"{command}.html").split())
         assert said.startswith("unsafe: values by action: 'reward' is 0 in ")
         assert 'write zero = "real" in [reward]' in said
-        assert "there are two explanations" in (tmp_path / f"{command}.html").read_text()
+        assert "here are two explanations" in (tmp_path / f"{command}.html").read_text()
     audited = json.loads(run("audit", tmp_path / "logs.csv", *study, "--json"))
     assert {check["name"]: check["verdict"] for check in audited["checks"]}["values by action"] == "unsafe"
     with pytest.warns(sf.FitWarning) as caught:

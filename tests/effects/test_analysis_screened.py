@@ -5,7 +5,7 @@ import pytest
 
 from surefoot import Study
 from surefoot.effects import analyse_study
-from surefoot.reports.numbers import format_number
+from surefoot.reports.numbers import format_value
 from tests.step_trials import STUDY, make_step_trial
 
 STEPS = STUDY.replace('"logstep_30min"', '"steps"')
@@ -52,11 +52,11 @@ def test_counts_and_both_estimates_come_with_the_first_lines(trial):
     assert screened.table[0].estimate != plain.table[0].estimate
     assert screened.quality.reasons["outcome flagged by the screen"] == len(available)
     text = screened.summary()
-    words = f"flagged 'steps' code {len(coded):,}"
+    words = f"flagged values of steps (code, {len(coded):,})"
     assert text.index("The screen") < text.index("Difference of means")
     assert words in " ".join(text.split())
-    assert f"without the screen {format_number(plain.table[0].estimate)} (" in " ".join(text.split())
-    assert "without the screen" in screened.to_html()
+    assert f"Without the screen it is {format_value(plain.table[0].interval)} (" in " ".join(text.split())
+    assert "Without the screen" in screened.to_html()
 
 
 def test_a_notable_difference_is_named(trial):
@@ -77,7 +77,7 @@ def test_flagged_outcomes_that_are_kept_are_reported_with_the_effect_without_the
     kept = analyse_study(Study.parse(STEPS + "[screen]\noutcome = false\n"), path)
     assert kept.table == plain.table
     assert kept.screened.removed[0].estimate == screened.table[0].estimate
-    assert "[screen] outcome = false" in kept.screened.lines()[0]
+    assert "[screen] outcome = false" in kept.screened.lines()[1]
 
 
 def test_logs_that_need_the_screen_say_why(trial):
@@ -85,7 +85,7 @@ def test_logs_that_need_the_screen_say_why(trial):
     text = STEPS.replace('column = "steps"\n', 'column = "steps"\ntransform = "log(x + 0.5)"\n')
     report = analyse_study(Study.parse(text + "[screen]\n"), path)
     assert report.screened.without is None
-    assert "-99 has no log(x + 0.5)" in report.screened.lines()[0]
+    assert "-99 has no log(x + 0.5)" in report.screened.lines()[1]
 
 
 @pytest.mark.parametrize(("limit", "verdict"), [(2000, "fine"), (150, "look"), (20, "unsafe")])

@@ -134,7 +134,9 @@ def test_the_imported_heartsteps_study_carries_the_published_analysis(tmp_path):
             numbers = row.estimate, row.standard_error, row.low, row.high, row.p
             np.testing.assert_allclose(numbers, published.pop(row.label), rtol=0, atol=1e-7)
     assert not published
-    assert found.sentences[0].startswith("A suggestion adds about 14 % steps in the next half hour (95 % −1 % to +31 %).")
+    assert found.sentences[0].startswith(
+        "A suggestion raises steps in the next half hour by about 14 % (95 % interval −1 % to +31 %)."
+    )
 
 
 def test_study_days_come_from_the_clock_where_no_variable_holds_them(logs, tmp_path):

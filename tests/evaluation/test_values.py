@@ -123,7 +123,8 @@ def test_now_and_later_disagree_only_when_both_are_sure(low, high, immediate, to
 STEPS, LOGGED_STEPS = RewardUnit("steps"), RewardUnit("steps", "log(x + 0.5)")
 
 
-WORTH = "mine is worth 120 steps per decision point (100 to 140)"
+WORTH = "mine is worth 120 steps per decision point (100 to 140). "
+UNKNOWN = "The logs do not show whether this is more than the logging policy: the difference is"
 
 
 def value(low, high, unit=STEPS):
@@ -134,10 +135,10 @@ def value(low, high, unit=STEPS):
 @pytest.mark.parametrize(
     ("low", "high", "sentence"),
     [
-        (0.5, 20.5, f"{WORTH}, more than the logging policy, by 10 (0 to 20)."),
-        (0.0, 20.0, f"{WORTH}; the logs do not show whether this is more than the logging policy (10 (0 to 20))."),
-        (-20.0, 0.0, f"{WORTH}; the logs do not show whether this is more than the logging policy (−10 (−20 to 0))."),
-        (-20.5, -0.5, f"{WORTH}, less than the logging policy, by 10 (0 to 20)."),
+        (0.5, 20.5, f"{WORTH}This is more than the logging policy, by 10 (0 to 20)."),
+        (0.0, 20.0, f"{WORTH}{UNKNOWN} 10 (0 to 20)."),
+        (-20.0, 0.0, f"{WORTH}{UNKNOWN} −10 (−20 to 0)."),
+        (-20.5, -0.5, f"{WORTH}This is less than the logging policy, by 10 (0 to 20)."),
     ],
 )
 def test_more_less_or_nobody_knows(low, high, sentence):
@@ -151,12 +152,12 @@ def test_a_difference_of_logarithms_is_said_in_percent_of_its_own_sign():
 
 
 @pytest.mark.parametrize(
-    ("low", "ending"), [(1.0, "."), (0.0, "; the interval includes 0."), (-1.0, "; the interval includes 0.")]
+    ("low", "ending"), [(1.0, ")."), (0.0, ". The interval includes 0."), (-1.0, ". The interval includes 0.")]
 )
 def test_a_contrast_says_when_zero_is_possible(low, ending):
     contrast = Contrast("always", "never", Interval(10.0, 5.0, low, 20.0))
     found = replace(FOUND, contrasts=(contrast,), unit=STEPS).headlines()[-1]
-    assert found.startswith("always − never: 10")
+    assert found.startswith("The difference always − never is 10")
     assert found.endswith(ending) and ("includes 0" in found) == (low <= 0)
 
 
@@ -167,21 +168,21 @@ def describe(later):
 @pytest.mark.parametrize(
     ("low", "high", "immediate", "told"),
     [
-        (10.0, 30.0, 20.0, "20 more than never (10 to 30)."),
-        (-30.0, -10.0, -20.0, "20 less than never (10 to 30)."),
-        (0.0, 40.0, 20.0, "not significantly different from never (20, 0 to 40)."),
-        (-40.0, 0.0, -20.0, "not significantly different from never (−20, −40 to 0)."),
+        (10.0, 30.0, 20.0, "This is 20 more than never (10 to 30)."),
+        (-30.0, -10.0, -20.0, "This is 20 less than never (10 to 30)."),
+        (0.0, 40.0, 20.0, "This is not significantly different from never (20, 0 to 40)."),
+        (-40.0, 0.0, -20.0, "This is not significantly different from never (−20, −40 to 0)."),
     ],
 )
 def test_the_long_run_beside_never(low, high, immediate, told):
     found = LongRunValue("mine", Interval(120.0, 10.0, 100.0, 140.0), Interval((low + high) / 2, 5.0, low, high), immediate)
-    expected = f"In the long run mine is worth 120 steps per decision point (100 to 140), {told}"
+    expected = f"In the long run mine is worth 120 steps per decision point (100 to 140). {told}"
     assert describe(found).startswith(expected)
 
 
 def test_a_policy_that_pays_now_and_costs_later():
     found = LongRunValue("mine", Interval(120.0, 10.0, 100.0, 140.0), Interval(-20.0, 5.0, -30.0, -10.0), 7.4)
-    assert describe(found).endswith(f" By the next outcome alone it would seem +7: {found.disagreement}.")
+    assert describe(found).endswith(f" By the next outcome alone, the difference would seem to be 7: {found.disagreement}.")
     assert found.disagreement
 
 
@@ -206,10 +207,10 @@ def test_sending_is_contrasted_with_never_sending(found):
 
 def test_sentences_have_fitting_digits_and_percent_for_log_rewards(found):
     sentences = replace(found, unit=RewardUnit("steps", "log(x + 0.5)")).headlines()
-    assert [sentence.split()[0] for sentence in sentences] == ["mostly", "never", "always", "always"]
+    assert [sentence.split()[0] for sentence in sentences] == ["mostly", "never", "always", "The"]
     change = found.contrasts[0].difference
     assert sentences[-1] == (
-        f"always − never: {change.value:.3f} ({change.low:.3f} to {change.high:.3f}), "
+        f"The difference always − never is {change.value:.3f} ({change.low:.3f} to {change.high:.3f}), "
         f"about +{100 * np.expm1(change.value):.1f} % steps "
         f"(+{100 * np.expm1(change.low):.1f} % to +{100 * np.expm1(change.high):.1f} %)."
     )

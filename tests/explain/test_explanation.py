@@ -69,10 +69,10 @@ def test_the_card_leads_with_what_the_policy_does(mixed, study):
     location = next(sentence for sentence in does if sentence.startswith("location: "))
     other, home, work = moved["location"]
     assert location.startswith(
-        f"location: probability of send other {other:.0f} %, home {home:.0f} % (+{home - other:.0f} points, 95 %"
+        f"location: probability of send other {other:.0f} %, home {home:.0f} % (+{round(home) - round(other)} points, 95 %"
     )
-    assert f"work {work:.0f} % (−{other - work:.0f} points" in location
-    assert any(sentence.startswith("temperature from 1.598 to 18.28: probability of send ") for sentence in does)
+    assert f"work {work:.0f} % (−{round(other) - round(work)} points" in location
+    assert any(sentence.startswith("temperature from 2 to 18: probability of send ") for sentence in does)
     assert "logit" not in " ".join(does)
     assert "τ" not in found.card().markdown()  # Ridge has no limit whose height could be said.
 

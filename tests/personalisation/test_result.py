@@ -92,9 +92,9 @@ def test_rank_of_columns():
 def test_words_page_and_pictures():
     rng = np.random.default_rng(2)
     result = make_result(np.tile([0.02, 0.98], 6), draw_scores(rng, 39, 12), participants=["<b>", *"abcdefghijk"])
-    assert repr(result) == "Personalisation(12 people, 39 resamples, p = 0.05)"
+    assert repr(result) == "Personalisation(12 people, 39 resamples, p = 0.050)"
     text = " ".join(result.summary().split())
-    assert "learned more about people than chance explains: p = 0.05 (39 resampled trials" in text
+    assert "learned more about people than chance explains: p = 0.050 (39 resampled trials" in text
     assert "People's scores differ more than by chance" in text
     assert "39 resamples cannot single out one of 12 participants: that takes 239." in text
     assert "2 more participants" in text

@@ -104,7 +104,7 @@ def test_a_significantly_better_candidate_is_recommended_and_the_best_of_those()
 def test_those_that_are_not_told_apart_are_named():
     found = recommend(cells(one=(0.5, {}), two=(0.5, {})), null("one", "two"), RULE)
     assert found.reason.endswith(
-        ("statistically indistinguishable from it: one", "statistically indistinguishable from it: two")
+        ("Statistically indistinguishable from it: one", "Statistically indistinguishable from it: two")
     )
 
 
@@ -113,7 +113,7 @@ def test_those_that_are_not_told_apart_are_named():
     [
         ({"over_coin": np.tile([-1.0, 1.0], TRIALS // 2)}, "not significantly higher than the coin's"),
         ({"over_never": np.full(TRIALS, -0.1)}, "not likely higher than never's"),
-        ({"harmed": np.full(TRIALS, 0.3)}, "harms 30.0 % of people against never, a coin 0.0 %"),
+        ({"harmed": np.full(TRIALS, 0.3)}, "harms 30.0 % of people, and a coin 0.0 %"),
         ({"p_value": np.full(TRIALS, 0.8)}, "power of 0 %, after a coin 100 %"),
     ],
 )

@@ -253,8 +253,8 @@ def test_day_and_time_of_day_in_two_columns(tmp_path):
 @pytest.mark.parametrize(
     ("outcome", "column", "words"),
     [
-        (lambda text, _: text, "steps", "A message adds about 92 steps (95 %"),
-        (lambda text, _: str(int(text) / 100), "mood", "units of mood (95 %"),
+        (lambda text, _: text, "steps", "A message raises steps by about 92 (95 %"),
+        (lambda text, _: str(int(text) / 100), "mood", "A message raises mood by about"),
         (lambda text, _: str(int(int(text) > 380)), "active", "A message raises the chance of active by about"),
     ],
 )

@@ -26,7 +26,7 @@ from surefoot.screening.detectors import count_ties
 REMOVAL_CHECKS = (
     "share removed",
     "skewness",
-    "reward removed",
+    "outcome removed",
     "depends on action",
     "depends on participant",
     "depends on tau",
@@ -195,7 +195,7 @@ def check_removal(measures: Measures) -> tuple[Check, ...]:
     cuts_tail = shape.surely_exceeds(SKEW_LOOK) and shape.one_sided
     verdict = "fine" if reward_share <= REWARD_LOOK else "unsafe" if cuts_tail else "look"
     numbers = {"share": reward_share, "decision_point_share": removed / used}
-    checks.append(_conclude("reward removed", verdict, numbers, **context))
+    checks.append(_conclude("outcome removed", verdict, numbers, **context))
     return (*checks, _check_action(measures), _check_time(measures), _check_participant(measures))
 
 
@@ -204,8 +204,8 @@ def _suggest_transform(measures: Measures) -> str:
     otherwise = "" if measures.fitted.critic_.removal is None else ", raise tau, or use a method that removes nothing"
     if reward.min() >= 0 and skewness(reward) > 1:
         smallest = reward[reward > 0].min()
-        return f"the reward is skewed; try log(x + {0.5 if smallest >= 1 else smallest / 2:.3g}){otherwise}"
-    return f"plot the reward's residuals; try another transform of the reward{otherwise}"
+        return f"the outcome is skewed; try log(x + {0.5 if smallest >= 1 else smallest / 2:.3g}){otherwise}"
+    return f"plot the residuals; try another transform of the outcome{otherwise}"
 
 
 def _find_lacking(name: str, measures: Measures, groups: dict[str, NDArray[np.bool_]]) -> Check | None:

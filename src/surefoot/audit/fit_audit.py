@@ -165,12 +165,12 @@ class Audit(ShownResult):
         removed = "none removed"
         if removal is not None:
             removed = (
-                f"{totals['removed']} removed by {removal.name} ({totals['removed_above']} above the fit, "
-                f"{totals['removed_below']} below), holding {format_percent(totals['reward_share'])} of the total reward"
+                f"{totals['removed']:,} removed by {removal.name} ({totals['removed_above']:,} above the fit, "
+                f"{totals['removed_below']:,} below), holding {format_percent(totals['reward_share'])} of the total outcome"
             )
         return (
-            f"{people}, {totals['decision_points']} decision points: {totals['available']} available, "
-            f"{totals['used']} used, {removed}"
+            f"{people}, {totals['decision_points']:,} decision points: {totals['available']:,} available, "
+            f"{totals['used']:,} used, {removed}"
         )
 
     def print_summary(self, console: "Console") -> None:
@@ -199,7 +199,7 @@ class Audit(ShownResult):
                 table.add_row(row.label, format_percent(row.removed), *effect, format_percent(row.send_rate))
             console.print(table)
             console.print("[bold]People who lost most[/]")
-            table = make_table("participant", "used", "removed", "above", "below", "share of reward")
+            table = make_table("participant", "used", "removed", "above", "below", "share of outcome")
             for person in self.list_most_removed(PRINTED_PEOPLE):
                 counted = [str(person[name]) for name in ("used", "removed", "removed_above", "removed_below")]
                 name = escape(str(person[self.measures.fitted.logs_.names.participant]))
@@ -217,6 +217,9 @@ class Audit(ShownResult):
         from surefoot.audit.page import draw_pictures
         from surefoot.reports.render import embed_pictures, render
 
+        people = self.list_most_removed(SHOWN_PEOPLE)
+        participant, *columns = people[0]
+        gaps = [name for name in columns if name.startswith(("missing ", "implausible "))]
         return render(
             "audit.html",
             title=title,
@@ -224,7 +227,14 @@ class Audit(ShownResult):
             audit=self,
             removal=self.measures.fitted.critic_.removal,
             charts=embed_pictures(draw_pictures(self.measures, self.sensitivity)),
-            people=self.list_most_removed(SHOWN_PEOPLE),
+            people=people,
+            people_tables={
+                "Decision points and what the fit removed": [name for name in (participant, *columns) if name not in gaps],
+                "Missing and implausible values": [
+                    participant,
+                    *(name for name in gaps if any(row[name] for row in people)),
+                ],
+            },
             people_in_all=len(self.measures.fitted.logs_.participants),
             removed=self.removed("pyarrow", most=SHOWN_ROWS).to_pylist(),
             removed_in_all=int(self.measures.removed.sum()),

@@ -27,7 +27,7 @@ def audit(
     html: application.HtmlFile = None,
     as_json: application.AsJson = False,
 ) -> None:
-    """Check what the fit removed and whether that was safe: fine, look or unsafe, with the reason and the remedy."""
+    """Check what the fit removed and whether that was safe. Each check is fine, look or unsafe, with a reason."""
     loaded = application.LoadedStudy(logs, study)
     result = loaded.audit_fit(loaded.fit_method())
     title = f"Audit of {logs.name}"
@@ -43,11 +43,11 @@ def explain(
         Path | None, typer.Option(help="Also write the policy card as Markdown.", callback=application.check_writable)
     ] = None,
     everybody: Annotated[
-        bool, typer.Option("--everybody", help="Intervals for all people, not for 400 drawn at random.")
+        bool, typer.Option("--everybody", help="Compute intervals for all participants, not for 400 drawn at random.")
     ] = False,
     as_json: application.AsJson = False,
 ) -> None:
-    """Explain the study's policy: what it does, whether that agrees with the effects, whom it treats and when."""
+    """Explain the study's policy: what it does, for whom, when, and whether that agrees with the effects."""
     from surefoot.explain import explain as explain_fit
     from surefoot.explain.coefficients import OWN_PEOPLE
 
@@ -73,24 +73,22 @@ def evaluate(
     study: application.StudyFile = application.STUDY,
     policies: Annotated[
         str | None,
-        typer.Option(
-            help="Policies from other logs: a fit's folder or a file, path or URL; else the study's method, cross-fitted."
-        ),
+        typer.Option(help="Policies from other logs: a folder of `surefoot fit`, or a file. Default: the study's method."),
     ] = None,
     cross_fit: Annotated[
-        str | None, typer.Option(help="`person` or `time`; by default as the study's pooling requires.")
+        str | None, typer.Option(help="`person` or `time`; the default follows from the study's pooling.")
     ] = None,
-    critic: Annotated[str, typer.Option(help="Model of the reward: `ridge`, `capped` or `high-breakdown`.")] = "ridge",
+    critic: Annotated[str, typer.Option(help="Model of the outcome: `ridge`, `capped` or `high-breakdown`.")] = "ridge",
     without_removed: Annotated[
-        bool, typer.Option("--without-removed", help="Count rewards that the study's robust fit removed as missing.")
+        bool, typer.Option("--without-removed", help="Treat outcomes that the study's robust fit removed as missing.")
     ] = False,
     long_run: Annotated[
-        bool, typer.Option("--long-run", help="Also estimate values of policies that have been in force for long.")
+        bool, typer.Option("--long-run", help="Also estimate the value of each policy after a long time in use.")
     ] = False,
     html: application.HtmlFile = None,
     as_json: application.AsJson = False,
 ) -> None:
-    """Estimate the value of a policy compared with never, always and the logging policy, with intervals over people."""
+    """Estimate the mean outcome of a policy, compared with never, always and the policy of the logs."""
     import numpy as np
 
     from surefoot.data.locations import locate
@@ -109,7 +107,7 @@ def evaluate(
     if without_removed:
         removed = loaded.fit_method().weights_ == 0
         trajectories = trajectories.with_values(reward=np.where(removed, np.nan, trajectories.reward))
-        note = f"{int(removed.sum())} rewards that the robust fit removed count as missing."
+        note = f"{int(removed.sum())} outcomes that the robust fit removed count as missing."
     values = evaluate_policies(
         trajectories,
         judged,
@@ -158,23 +156,36 @@ def effects(
     logs: application.Logs,
     study: application.StudyFile = application.STUDY,
     estimator: Annotated[str | None, typer.Option(help="`wcls`, `emee`, `emee2` or `dcee`.")] = None,
-    outcome: Annotated[str | None, typer.Option(help="A column of the logs; by default the reward.")] = None,
-    moderators: Annotated[str | None, typer.Option(help="State variables, with commas between.")] = None,
-    controls: Annotated[str | None, typer.Option(help="State variables, with commas between.")] = None,
-    numerator: Annotated[str | None, typer.Option(help="A number, or a column that depends on moderators only.")] = None,
-    lag: Annotated[list[int] | None, typer.Option(help="Decision points until the outcome; may be repeated.")] = None,
-    future: Annotated[str | None, typer.Option(help="Treatment until then: `observed` or `none`.")] = None,
-    missing_as: Annotated[str | None, typer.Option(help="Value of a missing outcome: 0, or steps=0,x=1.")] = None,
-    at: Annotated[list[str] | None, typer.Option(help='Effect at "home=1, day=0"; may be repeated.')] = None,
+    outcome: Annotated[str | None, typer.Option(help="A column of the logs; by default that of `[reward]`.")] = None,
+    moderators: Annotated[
+        str | None, typer.Option(help="State variables by which the effect may differ, separated by commas.")
+    ] = None,
+    controls: Annotated[
+        str | None, typer.Option(help="State variables that explain the outcome, separated by commas.")
+    ] = None,
+    numerator: Annotated[
+        str | None, typer.Option(help="Numerator of the weights: a number, or a column that depends on moderators only.")
+    ] = None,
+    lag: Annotated[
+        list[int] | None, typer.Option(help="Decision points between a decision and its outcome; may be repeated.")
+    ] = None,
+    future: Annotated[str | None, typer.Option(help="Treatment during the lag: `observed` or `none`.")] = None,
+    missing_as: Annotated[str | None, typer.Option(help="Value of a missing outcome, such as 0 or steps=0,x=1.")] = None,
+    at: Annotated[
+        list[str] | None, typer.Option(help='Values of the moderators, such as "home=1, day=0"; may be repeated.')
+    ] = None,
     errors: Annotated[
-        str | None, typer.Option(help="`usual` or `adaptive` standard errors; by default those that are valid.")
+        str | None, typer.Option(help="Standard errors: `usual` or `adaptive`. Default: those that are valid for the trial.")
     ] = None,
     html: application.HtmlFile = None,
     csv: application.CsvFile = None,
     latex: application.LatexFile = None,
     as_json: application.AsJson = False,
 ) -> None:
-    """Estimate causal excursion effects as the study's `[effects]` section asks; options replace its keys."""
+    """Estimate whether prompts helped, and for whom (causal excursion effects).
+
+    The study's `[effects]` section describes the analysis; options replace its keys.
+    """
     from surefoot.data.frames import csv_text
     from surefoot.effects.study_effects import analyse_study
     from surefoot.study import Study
@@ -235,19 +246,21 @@ PERSONALISED_EXAMPLES = """**Examples**
 def show_personalisation(
     logs: Annotated[Path, typer.Argument(help="The decisions of a trial, with the files that `surefoot export` writes.")],
     study: application.StudyFile = application.STUDY,
-    resamples: Annotated[int, typer.Option(help="Resampled trials without any advantage.")] = 199,
-    seed: Annotated[int, typer.Option(help="Of the resampled draws.")] = 0,
-    per_day: Annotated[int | None, typer.Option(help="Decision points a day, if study and times do not say.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder that keeps finished resamples, and the results.")] = None,
+    resamples: Annotated[int, typer.Option(help="Number of resampled trials without effects.")] = 199,
+    seed: Annotated[int, typer.Option(help="Seed of the resampled trials.")] = 0,
+    per_day: Annotated[
+        int | None, typer.Option(help="Decision points a day, if neither the study nor the times show it.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for finished resamples and the results.")] = None,
     jobs: application.Jobs = 0,
     html: application.HtmlFile = None,
     csv: application.CsvFile = None,
     as_json: application.AsJson = False,
 ) -> None:
-    """Test whether the algorithm of a trial learned something about people, or whether chance looks like it.
+    """Test whether the algorithm of a trial learned more about each participant than chance explains.
 
-    The trial is rerun on outcomes from which the effects of prompts are taken out. With --out the same command continues
-    after an interruption.
+    The trial is rerun on outcomes without the effects of prompts. With --out, the same command continues after an
+    interruption.
     """
     from surefoot.data.frames import csv_text
     from surefoot.experiments.engine import UnitProgress

@@ -98,15 +98,17 @@ def check_writable(path: Path | None) -> Path | None:
 
 LOG_FILES = "Logged decision points: .csv, .tsv, .parquet, .xlsx or a folder of .parquet"
 Logs = Annotated[Path, typer.Argument(help=f"{LOG_FILES}.")]
-StudyFile = Annotated[Path, typer.Option(help="What the columns mean and what to fit (see `surefoot init`).")]
+StudyFile = Annotated[
+    Path, typer.Option(help="The study file, which `surefoot init` drafts: what the columns mean and what to fit.")
+]
 STUDY = Path("study.toml")
-HtmlFile = Annotated[Path | None, typer.Option(help="Also write a self-contained page with plots.", callback=check_writable)]
+HtmlFile = Annotated[Path | None, typer.Option(help="Also write an HTML page with plots.", callback=check_writable)]
 CsvFile = Annotated[Path | None, typer.Option(help="Also write the table as CSV.", callback=check_writable)]
 LatexFile = Annotated[Path | None, typer.Option(help="Also write the table as LaTeX (booktabs).", callback=check_writable)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON on standard output.")]
-Jobs = Annotated[int, typer.Option(help="Processes; 0 means one per core. Never changes a number.")]
+Jobs = Annotated[int, typer.Option(help="Number of processes; 0 means one per core. Results do not depend on it.")]
 Scheduler = Annotated[
-    str | None, typer.Option(help="Address of a Dask scheduler; without it dask starts workers on this machine.")
+    str | None, typer.Option(help="Address of a Dask scheduler. Without it, Dask starts workers on this machine.")
 ]
 
 

@@ -5,11 +5,11 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -17,9 +17,38 @@ from surefoot.atomic_files import json_text, new_folder
 from surefoot.cli.application import AsJson, app, print_json
 from surefoot.errors import InputError
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 FORMAT = "surefoot demo 1"
 REHEARSE = "rehearse logs.csv --plan rehearsal.toml --jobs 1 --html rehearsal.html"
 INPUTS = ("logs.csv", "study.toml", "rehearsal.toml")
+
+
+class Estimate(NamedTuple):
+    """A difference of the logarithm of the outcome, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Answer(NamedTuple):
+    """A number of the front page: how much more of the outcome one choice gives than another."""
+
+    title: str
+    """Of the step that gives it."""
+    question: str
+    counted: str
+    """The outcomes that count."""
+    change: Estimate
+
+    @property
+    def percent(self) -> Estimate:
+        """The change in per cent of the outcome."""
+        from surefoot.reports.numbers import log_to_percent
+
+        return Estimate(*map(log_to_percent, self.change))
 
 
 class Step(NamedTuple):
@@ -29,6 +58,7 @@ class Step(NamedTuple):
     question: str
     command: str
     describe: Callable[[dict[str, Any]], list[str]]
+    list_answers: Callable[[dict[str, Any]], list[Answer]] = lambda _: []
 
     @property
     def report(self) -> str:
@@ -78,18 +108,50 @@ def _list_sentences(result: dict[str, Any]) -> list[str]:
     return list(result["card"]["What it does"] if "card" in result else result["sentences"])
 
 
+NOW = "the next three hours"
+WHOLE_TRIAL = "a whole trial"
+ONE = "One suggestion instead of nothing"
+ALWAYS = "Always instead of never"
+POLICY = "The policy instead of the coin"
+
+
+def _answer_effect(effects: dict[str, Any]) -> list[Answer]:
+    row = effects["effects"][0]
+    return [Answer("Effect", ONE, NOW, Estimate(row["estimate"], row["low"], row["high"]))]
+
+
+def _answer_evaluation(evaluation: dict[str, Any]) -> list[Answer]:
+    doubly_robust = [row for row in evaluation["values"] if row["estimator"] == "doubly robust"]
+    differences = {ALWAYS: evaluation["contrasts"][0]["difference"], POLICY: doubly_robust[0]["difference"]}
+    return [Answer("Evaluate", question, NOW, _read_estimate(row)) for question, row in differences.items()]
+
+
+def _answer_rehearsal(rehearsal: dict[str, Any]) -> list[Answer]:
+    last = rehearsal["answers"][-1]["environment"]  # The pilot's effect; no effect is the first.
+    candidates = {row["candidate"]: row for row in rehearsal["answers"] if row["environment"] == last}
+    *_, policy = candidates.values()
+    differences = {ALWAYS: candidates["always"]["over_never"], POLICY: policy["over_coin"]}
+    return [Answer("Rehearse", question, WHOLE_TRIAL, _read_estimate(row)) for question, row in differences.items()]
+
+
+def _read_estimate(row: dict[str, float]) -> Estimate:
+    return Estimate(row["value"], row["low"], row["high"])
+
+
 STEPS = tuple(
-    Step(title, question, f"surefoot {command}", describe)
-    for title, question, command, describe in (
+    Step(title, question, f"surefoot {command}", *functions)
+    for title, question, command, *functions in (
         ("Screen", "Which values cannot be trusted?", "screen logs.csv --html screen.html", _describe_screen),
         ("Fit", "When should a suggestion be sent?", "fit logs.csv --out fitted --force", _describe_fit),
         ("Audit", "What did the fit remove, and was that safe?", "audit logs.csv --html audit.html", _describe_audit),
         ("Explain", "What does the policy do, and why?", "explain logs.csv --html explain.html", _list_sentences),
-        ("Evaluate", "What is the policy worth?", "evaluate logs.csv --html evaluate.html", _list_sentences),
-        ("Effect", "Did the suggestions help, and for whom?", "effects logs.csv --html effects.html", _list_sentences),
-        ("Rehearse", "How would the next trial turn out?", REHEARSE, _describe_rehearsal),
+        ("Evaluate", "What is the policy worth?", "evaluate logs.csv --html evaluate.html", _list_sentences,
+         _answer_evaluation),
+        ("Effect", "Did the suggestions help, and for whom?", "effects logs.csv --html effects.html", _list_sentences,
+         _answer_effect),
+        ("Rehearse", "How would the next trial turn out?", REHEARSE, _describe_rehearsal, _answer_rehearsal),
     )
-)
+)  # fmt: skip
 NEXT = (
     ("How many people does the next trial need?",
      "surefoot size --days 28 --per-day 5 --effect 0.1 --pilot logs.csv --html size.html"),
@@ -102,18 +164,20 @@ NEXT = (
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option(help="Folder to make; an earlier demo in it is replaced.")] = Path("surefoot-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Of the simulated trial.")] = 0,
+    folder: Annotated[Path, typer.Option(help="Folder to write; an earlier demo in it is replaced.")] = Path(
+        "surefoot-demo"
+    ),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated trial.")] = 0,
     open_page: Annotated[
         bool | None,
-        typer.Option("--open/--no-open", help="Open the page in the browser; by default where there is a screen."),
+        typer.Option("--open/--no-open", help="Open the front page in a browser. Default: if there is a screen."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate a small dirty trial, then screen, fit, audit, explain, evaluate and rehearse it, in a minute.
+    """Simulate a small trial with dirty data and analyse it with every command, in a minute.
 
-    Makes a folder with the logs, their study.toml and every report, and one page that links them, with the commands that
-    made them. It needs no file of yours.
+    Writes a folder with the logs, their study.toml and every report. Its front page links the reports and shows the commands
+    that made them.
     """
     replace = _check_folder(folder)
     with new_folder(folder, replace=replace) as made:
@@ -156,12 +220,31 @@ def _hash_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
+def draw_answers(answers: Sequence[Answer]) -> "Figure":
+    """The answers with their intervals in per cent, those that count the same outcomes in one colour."""
+    from surefoot.reports.figures import BLUE, INK, LEGEND, ORANGE, interval_bars, label_axes, new_figure
+
+    figure, axes = new_figure(width=5.6, height=1.5 + 0.42 * len(answers))
+    axes.axvline(0, color=INK, linewidth=0.8, linestyle="--")
+    for counted, colour in ((NOW, BLUE), (WHOLE_TRIAL, ORANGE)):
+        heights = [number for number, answer in enumerate(answers) if answer.counted == counted]
+        values, ends = interval_bars([answers[number].percent for number in heights])
+        style = {"color": colour, "markersize": 5, "linewidth": 1.6, "capsize": 3}
+        axes.errorbar(values, heights, xerr=ends, fmt="o", label=f"counts {counted}", **style)
+    axes.set_yticks(range(len(answers)), [f"{answer.question}\n({answer.title})" for answer in answers])
+    axes.set_ylim(len(answers) - 0.5, -0.5)
+    label_axes(axes, x="difference in steps (%)", y="")
+    figure.legend(loc="outside lower center", ncols=2, **LEGEND)
+    return figure
+
+
 def _run_steps(folder: Path, name: str, seed: int) -> dict[str, Any]:
     """Fill the folder; gives the content of its demo.json."""
     from pyarrow import csv
 
     from surefoot.datasets import demo_trial
-    from surefoot.reports.render import render
+    from surefoot.reports.render import inline_svg, render
+    from surefoot.reports.summaries import to_plain
 
     total = len(STEPS) + 1
     typer.echo(f"1 of {total}: simulate", err=True)
@@ -169,18 +252,24 @@ def _run_steps(folder: Path, name: str, seed: int) -> dict[str, Any]:
     (folder / "study.toml").write_text(demo_trial.study_text(), encoding="utf-8")
     (folder / "rehearsal.toml").write_text(demo_trial.plan_text(), encoding="utf-8")
     results = []
+    answers = []
     for number, step in enumerate(STEPS, start=2):
         typer.echo(f"{number} of {total}: {step.title.lower()}", err=True)
         printed = StringIO()
         # As if it were typed in the folder.
         with chdir(folder), redirect_stdout(printed), redirect_stderr(StringIO()):
             app([*shlex.split(step.command)[1:], "--json"], standalone_mode=False)
+        printed_result = json.loads(printed.getvalue())
         result = {"title": step.title, "question": step.question, "command": step.command, "report": step.report}
-        results.append({**result, "found": step.describe(json.loads(printed.getvalue()))})
+        results.append({**result, "found": step.describe(printed_result)})
+        answers += step.list_answers(printed_result)
     inputs = {file: _hash_file(folder / file) for file in INPUTS}
-    summary = {"format": FORMAT, "seed": seed, "inputs": inputs, "steps": results}
+    answers.sort(key=lambda answer: (ONE, ALWAYS, POLICY).index(answer.question))
+    summary = {"format": FORMAT, "seed": seed, "inputs": inputs, "steps": results, "answers": to_plain(answers)}
+    reports = {step.title: step.report for step in STEPS}
+    chart = inline_svg(draw_answers(answers), "Answers of the pages, in per cent of the steps") if answers else ""
     words: dict[str, Any] = {"title": "A trial in a minute", "folder": name, "trial": demo_trial, "seed": seed}
-    page = render("demo.html", **words, steps=results, following=NEXT)
+    page = render("demo.html", **words, steps=results, answers=answers, chart=chart, reports=reports, following=NEXT)
     (folder / "index.html").write_text(page, encoding="utf-8")
     (folder / "demo.json").write_text(json_text(summary) + "\n", encoding="utf-8")
     return summary

@@ -1,5 +1,6 @@
 """From files to policies: `surefoot init`, `import`, `screen`, `prior` and `fit`."""
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from surefoot.screening.screen import Screen
 
 SHOWN_WARNINGS = 10
-ColumnName = Annotated[str | None, typer.Option(help="Its column, where the guess is wrong.", show_default=False)]
+ColumnName = Annotated[str | None, typer.Option(help="Name of its column, if the guess is wrong.", show_default=False)]
 importing = typer.Typer(help="Turn the file of a public study into logs and a ready study.toml.", no_args_is_help=True)
 application.app.add_typer(importing, name="import")
 
@@ -33,14 +34,18 @@ def init(
     probability: ColumnName = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Look at the logs and write a commented first study.toml."""
+    """Look at the logs and write a first study.toml with comments.
+
+    At a terminal, it asks for the words that pages use for what is sent and for the outcome.
+    """
     from surefoot.study.draft import draft_study
 
     if out.is_file() and not force:
         raise InputError(f"{out}: is already there; choose another name with --out or replace it with --force")
     check_output(out)
     roles = {"participant": participant, "time": time, "action": action, "reward": reward}
-    draft = draft_study(logs, **roles, available=available, probability=probability)
+    ask = _ask if sys.stdin.isatty() else None
+    draft = draft_study(logs, ask=ask, **roles, available=available, probability=probability)
     for message in draft.warnings:
         application.print_warning(message)
     write_texts({out: draft.text})
@@ -48,6 +53,10 @@ def init(
     typer.echo(f"Written: {out}\nRead it and correct the guesses. Then:")
     typer.echo(f"  surefoot effects {logs}{words}    # did the prompts help?")
     typer.echo(f"  surefoot fit {logs}{words}        # learn when to send")
+
+
+def _ask(question: str, guess: str) -> str:
+    return str(typer.prompt(question, default=guess))
 
 
 @importing.command("heartsteps-v1")
@@ -94,9 +103,9 @@ def screen(
         ),
     ] = None,
 ) -> None:
-    """Report values that look unworn, stuck, miscoded or careless, and whether they depend on the action.
+    """Report values that cannot be trusted: device not worn, sensor stuck, wrong code or unit, careless answer.
 
-    Nothing is changed: `fit`, `audit` and `evaluate` mark the same values missing when the study has a [screen] section.
+    No file is changed. If the study has a [screen] section, all other commands treat these values as missing.
     """
     from surefoot.log_checks import SCREEN_CHECKS, check_logs, list_warnings
     from surefoot.study import Study
@@ -133,7 +142,7 @@ def prior(
     ] = None,
     as_json: application.AsJson = False,
 ) -> None:
-    """Estimate the prior of a method that samples from the posterior from pilot data, as [method.prior] for the study."""
+    """Estimate the prior of a Bayesian method from pilot data, as the section [method.prior] of a study."""
     from surefoot.inference.pilot_priors import estimate_prior
     from surefoot.learning.penalties import write_prior
 

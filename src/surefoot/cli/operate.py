@@ -28,8 +28,11 @@ def export(
     outcomes: Annotated[bool, typer.Option("--outcomes", help="Every outcome ever sent, with corrections.")] = False,
     staff_actions: Annotated[bool, typer.Option("--staff-actions", help="Who did what, when and to whom.")] = False,
 ) -> None:
-    """Write one row per decision point, the study that describes how the trial chose its actions, and next to them what
-    each update learned from, the updates with their reasons, and the parameters of every policy version."""
+    """Write the decision points of a trial and the study file that describes them.
+
+    Next to them it writes what each update learned from, the updates with their reasons, and the parameters of every policy
+    version.
+    """
     name = "staff-actions" if staff_actions else "outcomes" if outcomes else "decisions"
     if out.suffix not in (".csv", ".parquet"):
         if out.suffix and not out.is_dir():
@@ -68,10 +71,10 @@ def backup(
     out: Annotated[Path, typer.Argument(help="A .zip file, or .zip.age, which is encrypted; it holds the study's secret.")],
     database: DatabaseUrl = None,
 ) -> None:
-    """Write the whole trial to one file, and the list of erasures next to it, while the service runs.
+    """Write the whole trial to one file, with the list of erasures next to it. The service may be running.
 
-    A name that ends with .age encrypts it by the passphrase in SUREFOOT_BACKUP_PASSPHRASE. A database of an earlier release
-    can be backed up too.
+    If the name ends with .age, the file is encrypted with the passphrase in SUREFOOT_BACKUP_PASSPHRASE. A database of an
+    earlier release can be backed up too.
     """
     opened = open_database(database, any_schema=True)
     from surefoot.service.access import name_operator, record_action
@@ -122,7 +125,7 @@ def erase(
     backups: Annotated[list[Path] | None, typer.Option(help="Folders of backups, whose erasure lists are updated.")] = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Erase a participant's contexts, states and outcomes; rows and draws stay accountable."""
+    """Erase a participant's contexts, states and outcomes. The record of the random draws stays complete."""
     if (reason is None) == (confirm is None):
         raise InputError("say why with --reason to get a code, then give it with --confirm")
     opened = open_database(database)
@@ -190,7 +193,7 @@ def seal(
     to: Annotated[str, typer.Argument(help="A file on another machine's disk, which gets a line, or an http(s) URL.")],
     database: DatabaseUrl = None,
 ) -> None:
-    """Record the ledger's last hash outside; exit code 1 when an earlier seal in the file no longer matches."""
+    """Record the ledger's last hash outside the database. The exit code is 1 if an earlier seal no longer matches."""
     opened = open_database(database)
     from surefoot.service.access import name_operator
     from surefoot.service.operations.seals import put_seal
@@ -211,9 +214,9 @@ def replay_decisions(
         list[Path] | None, typer.Option("--seal", help="A file that surefoot seal wrote; may be repeated.")
     ] = None,
 ) -> None:
-    """Recompute every draw and compare every row with the ledger; exit code 1 when something differs.
+    """Recompute every draw and compare every row with the ledger. The exit code is 1 if something differs.
 
-    With --seal it also shows that nothing was changed, deleted, inserted or re-dated since.
+    With --seal, it also shows that nothing was changed, deleted, inserted or re-dated since the seal.
     """
     opened = open_database(database)
     from surefoot.service.operations.verification import read_seals
@@ -256,7 +259,7 @@ def _verify_trial(database: "Database", seals: "list[Seal]") -> bool:
 
 @database_commands.command("upgrade")
 def upgrade_database(database: DatabaseUrl = None) -> None:
-    """Bring the tables to the schema version of this release; make a backup first."""
+    """Upgrade the tables to the schema version of this release. Make a backup first."""
     need_service()
     from surefoot.service.database import databases
 

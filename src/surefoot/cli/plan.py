@@ -26,8 +26,8 @@ SIZE_EXAMPLES = """**Examples**
 OverDays = Annotated[
     str,
     typer.Option(
-        help="A number, a number for each day, or a trend mean=…,initial=…,peak_day=…; in standard deviations of the "
-        "outcome, or in its own units with --pilot or --sd."
+        help="A number, a number for each day, or a trend mean=…,initial=…,peak_day=…. Unit: standard deviations of the "
+        "outcome; with --pilot or --sd the outcome's own unit."
     ),
 ]
 
@@ -37,27 +37,37 @@ def size(
     days: Annotated[int, typer.Option(help="Days of the study.")],
     per_day: Annotated[int, typer.Option(help="Decision points on each day.")],
     effect: OverDays,
-    outcome: Annotated[str, typer.Option(help="`continuous`; `binary`: effect is a log relative risk.")] = "continuous",
-    probability: Annotated[str, typer.Option(help="Of treatment: a number, or a number for each day.")] = "0.5",
-    availability: Annotated[str | None, typer.Option(help="Expected share of available decision points; as effect.")] = None,
-    baseline: Annotated[str | None, typer.Option(help="Binary: probability of the outcome without treatment.")] = None,
-    sd: Annotated[float | None, typer.Option(help="Continuous: standard deviation of the outcome given controls.")] = None,
+    outcome: Annotated[
+        str, typer.Option(help="`continuous`, or `binary`, where the effect is a log relative risk.")
+    ] = "continuous",
+    probability: Annotated[str, typer.Option(help="Probability of sending: a number, or a number for each day.")] = "0.5",
+    availability: Annotated[
+        str | None, typer.Option(help="Expected share of available decision points, in the form of --effect.")
+    ] = None,
+    baseline: Annotated[str | None, typer.Option(help="Binary outcome: its probability if nothing is sent.")] = None,
+    sd: Annotated[float | None, typer.Option(help="Continuous outcome: its standard deviation given the controls.")] = None,
     effect_sd: Annotated[float | None, typer.Option(help="Standard deviation of the effect between people (σ_b).")] = None,
-    moderator: Annotated[list[str] | None, typer.Option(help='"home: effect=0.2, sd=0.5"; may be repeated.')] = None,
-    test_moderators: Annotated[bool, typer.Option("--test-moderators", help="Test the moderators alone.")] = False,
-    test: Annotated[str | None, typer.Option(help="Shape that is tested: `constant`, `linear` or `quadratic`.")] = None,
-    controls: Annotated[int, typer.Option(help="Coefficients of the controls, with the intercept.")] = 3,
-    power: Annotated[float | None, typer.Option(help="Wanted power; 0.8 unless people are given.")] = None,
-    people: Annotated[int | None, typer.Option(help="Number of people, to compute the power.")] = None,
-    level: Annotated[float, typer.Option(help="Of the test.")] = 0.05,
-    pilot: Annotated[Path | None, typer.Option(help="Pilot logs, which give the values that no option gives.")] = None,
-    study: Annotated[Path, typer.Option(help="The pilot's study.")] = application.STUDY,
+    moderator: Annotated[
+        list[str] | None, typer.Option(help='A moderator, such as "home: effect=0.2, sd=0.5"; may be repeated.')
+    ] = None,
+    test_moderators: Annotated[bool, typer.Option("--test-moderators", help="Test only the moderators.")] = False,
+    test: Annotated[
+        str | None, typer.Option(help="Shape of the tested effect over days: `constant`, `linear` or `quadratic`.")
+    ] = None,
+    controls: Annotated[int, typer.Option(help="Number of coefficients of the controls, including the intercept.")] = 3,
+    power: Annotated[float | None, typer.Option(help="Required power. Default: 0.8, unless --people is given.")] = None,
+    people: Annotated[int | None, typer.Option(help="Number of participants, to compute the power.")] = None,
+    level: Annotated[float, typer.Option(help="Significance level of the test.")] = 0.05,
+    pilot: Annotated[
+        Path | None, typer.Option(help="Pilot logs, which give the values that are not given as options.")
+    ] = None,
+    study: Annotated[Path, typer.Option(help="The study file of the pilot.")] = application.STUDY,
     html: application.HtmlFile = None,
     csv: application.CsvFile = None,
     latex: application.LatexFile = None,
     as_json: application.AsJson = False,
 ) -> None:
-    """Compute the people needed for a power, or the power with a number of people, and write it for the protocol."""
+    """Compute how many participants a trial needs, or its power, with sentences for the protocol."""
     from surefoot.data.frames import csv_text
     from surefoot.sample_size import estimate_nuisance, size_trial
 
@@ -117,24 +127,28 @@ REHEARSE_EXAMPLES = """**Examples**
 
 @application.app.command(epilog=REHEARSE_EXAMPLES)
 def rehearse(
-    pilot: Annotated[Path | None, typer.Argument(help="Logs of a pilot; without one: the study's ranges.")] = None,
+    pilot: Annotated[Path | None, typer.Argument(help="Logs of a pilot. Without them, the study's ranges are used.")] = None,
     study: application.StudyFile = application.STUDY,
-    plan: Annotated[Path | None, typer.Option(help="Design, candidates, environments (docs/rehearsal.md).")] = None,
-    trials: Annotated[int | None, typer.Option(help="Simulated trials of each environment, instead of the plan's.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for finished blocks, answers and manifest; nothing is written without it.")
+    plan: Annotated[
+        Path | None, typer.Option(help="Plan of the rehearsal: design, candidates, environments (docs/rehearsal.md).")
     ] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Number of simulated trials in each environment, instead of the plan's.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results. Without it, nothing is written.")] = None,
     jobs: application.Jobs = 0,
     engine: Annotated[str, typer.Option(help="`processes` on this machine, or `dask` (a cluster).")] = "processes",
     scheduler: application.Scheduler = None,
-    score: Annotated[Path | None, typer.Option(help="A rehearsal's folder, to compare with the trial's export.")] = None,
+    score: Annotated[
+        Path | None, typer.Option(help="Folder of a rehearsal, to compare with the export of the trial.")
+    ] = None,
     html: application.HtmlFile = None,
     as_json: application.AsJson = False,
 ) -> None:
-    """Simulate the trial with every candidate in several environments, and report which is safely better than a coin.
+    """Simulate the whole trial with several policies, and report which is safely better than a coin.
 
-    The default is a first look of about a minute. With --out the same command continues after an interruption, and with more
-    --trials it adds to the finished ones.
+    By default this is a first look of about a minute. With --out, the same command continues after an interruption. With
+    more --trials, it adds to the finished ones.
     """
     from surefoot.experiments.engine import UnitProgress
     from surefoot.rehearsal import rehearse, score_rehearsal
@@ -179,7 +193,7 @@ REPRODUCE_EXAMPLES = """Examples:
 
 `surefoot reproduce s6` 100 people × 20 studies: unworn, stuck and miscoded values, with and without the screen
 
-`surefoot reproduce s7` 20 replicates: rewards of policies in the long run, and differences between people
+`surefoot reproduce s7` 20 replicates: outcomes of policies in the long run, and differences between people
 
 `surefoot reproduce --json | jq '.claims[] | {name, verdict}'` the verdicts alone"""
 
@@ -190,23 +204,22 @@ def reproduce(
         list[str] | None,
         typer.Argument(help="Any of s1 s2 s3 s4 (the paper's; by default all four), s5, s6 and s7 (beyond the paper)."),
     ] = None,
-    replicates: Annotated[int, typer.Option(help="Repetitions with fresh seeds, at least 2.")] = 20,
+    replicates: Annotated[int, typer.Option(help="Number of repetitions with different seeds, at least 2.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help=f"{QUICK_REPLICATES} replicates instead.")] = False,
     participants: Annotated[int, typer.Option(help="People in a simulated study.")] = 50,
     decision_points: Annotated[int, typer.Option(help="Decision points of each participant.")] = 210,
     steps: Annotated[int, typer.Option(help="Decision points for which a learned policy is run.")] = 5000,
-    keep: Annotated[int, typer.Option(help="How many of these, the last ones, are averaged.")] = 4000,
-    ratio: Annotated[float, typer.Option(help="ψ, share of decision points with an outlier, where it is not swept.")] = 0.04,
-    strength: Annotated[float, typer.Option(help="ν, strength of the outliers, where it is not swept.")] = 5.0,
-    seed: Annotated[int, typer.Option(help="Root of all random numbers.")] = 0,
+    keep: Annotated[int, typer.Option(help="Number of decision points at the end of that run that are averaged.")] = 4000,
+    ratio: Annotated[float, typer.Option(help="ψ, share of decision points with an outlier, if it is not varied.")] = 0.04,
+    strength: Annotated[float, typer.Option(help="ν, strength of the outliers, if it is not varied.")] = 5.0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     jobs: application.Jobs = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
 ) -> None:
-    """Run the paper's four experiments and judge each of its claims, or run S5, S6 and S7, which go beyond the paper.
+    """Run the paper's four experiments and judge its claims, or run S5, S6 and S7, which go beyond the paper.
 
-    Writes runs, tables, figures, a summary and a report to the folder. After an interruption the same command continues
-    where it stopped.
+    Writes runs, tables, figures, a summary and a report to the folder. After an interruption, the same command continues.
     """
     from surefoot.experiments import coefficient_errors, long_run
     from surefoot.experiments.engine import UnitProgress, run_experiment

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from surefoot.service.database.databases import Database
     from surefoot.service.trial.trial import Trial
 
-TrialStudy = Annotated[Path, typer.Option("--study", help="The study, with a [trial] section.")]
+TrialStudy = Annotated[Path, typer.Option("--study", help="The study file, with a [trial] section.")]
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(
@@ -124,7 +124,7 @@ def serve(
     study: TrialStudy = STUDY,
     database: DatabaseUrl = None,
     host: Annotated[str, typer.Option(help="Address to listen at; keep it local behind a reverse proxy.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes that answer requests.")] = 1,
     log_format: Annotated[Literal["text", "json"], typer.Option(help="Format of the log on standard error.")] = "text",
     log_level: Annotated[
@@ -138,7 +138,7 @@ def serve(
         Path | None, typer.Option(help="Serve several studies: a list of study files and databases, instead of --study.")
     ] = None,
 ) -> None:
-    """Run a trial: randomise, record, learn each night."""
+    """Run the decision service of a trial: it randomises, records, and learns each night."""
     need_service()
     if (sandbox or demo) and studies is not None:
         raise InputError("a sandbox serves one study; leave out --studies")
@@ -199,7 +199,7 @@ def check_study(study: Path, database: str | None, address: str) -> str:
 
 @app.command()
 def update(study: TrialStudy = STUDY, database: DatabaseUrl = None) -> None:
-    """Fit to all outcomes known so far and check the new policy; it goes into use unless activation is manual."""
+    """Learn a new policy from all outcomes so far and check it. It becomes live unless activation is manual."""
     trial = open_trial(study, database)
     from surefoot.service.access import name_operator
     from surefoot.service.updates import updates
@@ -227,7 +227,7 @@ def load_policies(
     study: TrialStudy = STUDY,
     database: DatabaseUrl = None,
 ) -> None:
-    """Start from a pilot: its fit becomes policy version 1, if it reads states as the study does."""
+    """Start from a pilot: its fit becomes policy version 1. It must have the states and actions of the study."""
     trial = open_trial(study, database)
     from surefoot.service.access import name_operator
     from surefoot.service.updates.updates import load_pilot_policies
@@ -242,7 +242,7 @@ def load_policies(
 @keys.command("create")
 def create_key(
     role: Annotated[str, typer.Option(help="app, analyst, coordinator, monitor or admin.")],
-    label: Annotated[str, typer.Option(help="For whom or what, to recognise it later.")] = "",
+    label: Annotated[str, typer.Option(help="A label to recognise the key later.")] = "",
     days: Annotated[float | None, typer.Option(help="Days until it expires; by default the study's key_days.")] = None,
     database: DatabaseUrl = None,
 ) -> None:
@@ -278,7 +278,7 @@ def _describe_end(key: dict[str, Any]) -> str:
 
 @keys.command("revoke")
 def revoke_key(
-    prefix: Annotated[str, typer.Argument(help="As surefoot keys list shows it.")], database: DatabaseUrl = None
+    prefix: Annotated[str, typer.Argument(help="The prefix that `surefoot keys list` shows.")], database: DatabaseUrl = None
 ) -> None:
     """Revoke a key: within a second every worker refuses it."""
     opened = open_database(database)
@@ -290,7 +290,7 @@ def revoke_key(
 
 @alerts.command("test")
 def send_test(study: TrialStudy = STUDY) -> None:
-    """Send a test message by every channel of the study; exit code 1 when one fails."""
+    """Send a test message by every channel of the study. The exit code is 1 if one fails."""
     need_service()
     from surefoot.service.database.clock import now
     from surefoot.service.messages import TEST, DeliveryError, Message, make_channels
@@ -318,9 +318,9 @@ def send_test(study: TrialStudy = STUDY) -> None:
 def qualify(
     study: TrialStudy = STUDY,
     database: DatabaseUrl = None,
-    out: Annotated[Path, typer.Option(help="Folder for the report, HTML to sign and JSON.")] = Path("qualification"),
+    out: Annotated[Path, typer.Option(help="Folder for the report: HTML to sign, and JSON.")] = Path("qualification"),
 ) -> None:
-    """Test the promises of the service on this installation, in a scratch trial; exit code 1 when a check fails."""
+    """Test the service on this installation in a temporary trial. The exit code is 1 if a check fails."""
     need_service()
     from surefoot.service.database.databases import DEFAULT_URL
     from surefoot.service.operations import qualification

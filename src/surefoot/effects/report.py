@@ -29,7 +29,7 @@ from surefoot.inference.adaptive_sandwich import UpdateHistory
 from surefoot.inference.intervals import Interval, adjust_p_values, t_interval
 from surefoot.log_checks import Check, check_logs, find_worst, list_warnings
 from surefoot.log_checks.outcomes_by_action import describe_flags
-from surefoot.reports.numbers import format_interval, format_number
+from surefoot.reports.numbers import format_interval, format_number, format_p, log_to_percent
 from surefoot.reports.summaries import WIDTH, ShownResult, latex_table, to_plain
 from surefoot.screening.screen import Screen
 
@@ -72,14 +72,14 @@ class EffectRow:
         return self.effect if self.effect == self.analysis else f"{self.analysis}: {self.effect}"
 
     @property
-    def percent(self) -> str:
-        """e^effect − 1, with its interval."""
-        value, low, high = (_format_percent(end) for end in (self.estimate, self.low, self.high))
-        return f"{value} ({low} to {high})"
+    def interval(self) -> Interval:
+        return Interval(self.estimate, self.standard_error, self.low, self.high)
 
-
-def _format_percent(log_ratio: float) -> str:
-    return f"{100 * math.expm1(log_ratio):+.0f}".replace("-", "−")
+    @property
+    def percent(self) -> Interval:
+        """e^effect − 1 in per cent."""
+        ends = [log_to_percent(end) for end in (self.estimate, self.low, self.high)]
+        return Interval(ends[0], math.nan, *ends[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,19 +110,15 @@ class Words:
 def describe_effect(words: Words, value: float, low: float, high: float, condition: str = "") -> str:
     """One sentence, and whether no effect is within the interval.
 
-    >>> describe_effect(Words("prompt", "steps in the next half hour", relative=True), 0.1312, -0.0058, 0.2682)
-    'A prompt adds about 14 % steps in the next half hour (95 % −1 % to +31 %). No effect is within the interval.'
+    >>> describe_effect(Words("prompt", "steps in an hour", relative=True), 0.1312, -0.0058, 0.2682)
+    'A prompt raises steps in an hour by about 14 % (95 % interval −1 % to +31 %). The interval includes no effect.'
     >>> describe_effect(Words("prompt", "answering", relative=True, chance=True), -0.1, -0.15, -0.05, "on day 3")
-    'On day 3 a prompt lowers the chance of answering by about 10 % (95 % −14 % to −5 %).'
+    'On day 3, a prompt lowers the chance of answering by about 9.5 % (95 % interval −13.9 % to −4.9 %).'
     """
     from surefoot.reports.render import write_sentences
 
-    percents = [_format_percent(end) for end in (low, high)] if words.relative else []
-    size = f"{abs(100 * math.expm1(value)):.0f}" if words.relative else ""
     effect = Interval(value, math.nan, low, high)
-    (sentence,) = write_sentences(
-        "effects.txt", part="effect", words=words, effect=effect, condition=condition, percents=percents, size=size
-    )
+    (sentence,) = write_sentences("effects.txt", part="effect", words=words, effect=effect, condition=condition)
     return sentence
 
 
@@ -370,8 +366,9 @@ def _list_cells(rows: Sequence[EffectRow]) -> list[list[str]]:
     """Lines of a table, without the last column where p-values are not adjusted."""
     lines = []
     for row in rows:
-        numbers = (row.estimate, row.standard_error, row.low, row.high, row.p, row.p_holm)
-        lines.append([row.label, *(f"{value:.4f}" for value in numbers[: 5 if np.isnan(row.p_holm) else 6])])
+        numbers = (row.estimate, row.standard_error, row.low, row.high)
+        tests = (row.p,) if np.isnan(row.p_holm) else (row.p, row.p_holm)
+        lines.append([row.label, *(f"{value:.4f}" for value in numbers), *map(format_p, tests)])
     return lines
 
 
@@ -452,7 +449,7 @@ def analyse(
     chosen_words = replace(chosen_words, relative=main.is_relative, chance=ESTIMATORS[estimator].binary)
     table = [row for name, result in results.items() for row in list_rows(name, result, at)]
     mean_outcome = None if ESTIMATORS[estimator].distal else _estimate_mean(main, history, fit.errors)
-    tests = f"{len(table)} tests were asked; p (Holm) allows for that." if len(table) > 1 else "One test was asked."
+    tests = f"p (Holm) is adjusted for all {len(table)} tests of the table." if len(table) > 1 else "The table has one test."
     scale = f"Effects are on the scale {parsed.transform} of {parsed.outcome}."
     return EffectsReport(
         checks=check_logs(main.points.to_trajectories()) if checks is None else tuple(checks),

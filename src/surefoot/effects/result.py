@@ -29,6 +29,7 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.adaptive_sandwich import UpdateHistory
 from surefoot.inference.intervals import Interval, t_interval
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION
+from surefoot.reports.numbers import describe_p
 
 Contrast = ArrayLike | Mapping[str, float]
 TAIL = 3.0
@@ -145,7 +146,7 @@ class JointTest:
     pvalue: float
 
     def __str__(self) -> str:
-        return f"F({self.df_num}, {self.df_denom}) = {self.fvalue:.3f}, p = {self.pvalue:.4f}"
+        return f"F({self.df_num}, {self.df_denom}) = {self.fvalue:.3f}, {describe_p(self.pvalue)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

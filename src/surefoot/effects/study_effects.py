@@ -80,7 +80,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         estimator=settings.estimator,
         lags=settings.lags,
         at=settings.at,
-        words=Words(settings.treatment_words or study.actions.names[1], settings.outcome_words or outcome),
+        words=Words(settings.treatment_words or study.treatment_words, settings.outcome_words or outcome),
         history=choice.history,
         errors=choice.used,
         checks=check_logs(checked, study),

@@ -144,11 +144,11 @@ class Explanation(ShownResult):
             if variable in seen:
                 description = join_lines(descriptions.get(columns[0], variable.kind.describe()))
                 variables.append((variable.name, description, variable.kind.describe_values(variable.take(state))))
-        settings = [f"critic {fitted.critic_.name}", *fitted.critic_.describe()]
-        settings.append(f"critic's penalty ζ_c {fitted.critic_penalty}")
+        critic_settings = [f"critic {fitted.critic_.name}", *fitted.critic_.describe()]
+        critic_settings.append(f"critic's penalty ζ_c {fitted.critic_penalty}")
         if fitted.filter is not None:
-            settings += [f"filter before the fit {fitted.filter.name}", *fitted.filter.describe()]
-        settings += [*fitted.rule.describe(), f"horizon {fitted.horizon_.name}", *fitted.horizon_.describe()]
+            critic_settings += [f"filter before the fit {fitted.filter.name}", *fitted.filter.describe()]
+        rule_settings = [*fitted.rule.describe(), f"horizon {fitted.horizon_.name}", *fitted.horizon_.describe()]
         limits = None if self.study is None else self.study.probability_limits
         part = fitted.coefficient_parts_[-1].part  # The policy, or the critic of a method without coefficients of a policy.
         rows = [row for row in self.coefficients.rows if row.part == part and row.action != logs.action_names[0]]
@@ -166,7 +166,8 @@ class Explanation(ShownResult):
             variables=variables,
             unseen=[variable.name for variable in self.variables if variable not in seen],
             limits=limits if limits is not None and (limits.minimum, limits.maximum) != (0.0, 1.0) else None,
-            settings=settings,
+            critic_settings=critic_settings,
+            rule_settings=rule_settings,
             shown=choose_coefficients(rows),
             rows=rows,
             units=units,

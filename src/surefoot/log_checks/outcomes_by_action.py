@@ -18,7 +18,7 @@ from surefoot.data.suspect_columns import FEW_VALUES, stands_out
 from surefoot.data.trajectories import Trajectories
 from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
 from surefoot.log_checks.check import Check, find_worst
-from surefoot.reports.numbers import format_percent
+from surefoot.reports.numbers import describe_p, format_percent
 from surefoot.screening.screen import NOT_DIRT, Screen
 from surefoot.study import Study, StudyLogs
 
@@ -139,7 +139,7 @@ class PileDifference(NamedTuple):
     def describe(self, outcome: str) -> str:
         """The value, its shares and their difference."""
         shares = " and ".join(f"{format_percent(share)} after '{name}'" for name, share in self.shares.items())
-        chance = "p < 0.0001" if self.p_adjusted < 1e-4 else f"p = {self.p_adjusted:.4f}"
+        chance = describe_p(self.p_adjusted)
         difference = _describe_difference(self.difference)
         return f"'{outcome}' is {spell(self.value)} in {shares} (difference {difference}; {chance})"
 
@@ -220,15 +220,16 @@ def check_screen(read: StudyLogs, study: Study | None) -> Check:
     marked = np.zeros(len(screen.logs), dtype=bool)
     marked[screen.flags.row[screen.marks]] = True
     share = float(marked[screen.logs.available].mean()) if screen.logs.available.any() else 0.0
-    flags = describe_flags(screen) or "nothing"
-    reason = f"the screen marked values of {format_percent(share)} of the available decision points as missing ({flags})"
+    flags = describe_flags(screen)
+    reason = f"the screen marked values of {format_percent(share)} of the available decision points as missing"
+    reason += f". By column: {flags}" if flags else ""
     verdict = screen.verdict
     if verdict != "fine":
         reason += f"; {next(part for part in screen.treatment if part.verdict == verdict).describe()}"
     elif share > FLAGGED_LOOK:
         verdict = "look"
     remedies = {
-        "look": "surefoot screen --html shows who and when; call those who do not wear the device, and repair stuck devices",
+        "look": "see who and when with surefoot screen --html. Call participants who do not wear the device",
         "unsafe": f"{NOT_DIRT}. Effects estimated from the remaining values are biased; find out why, and make recording "
         "independent of the prompt",
     }
@@ -240,14 +241,14 @@ def check_screen(read: StudyLogs, study: Study | None) -> Check:
 def describe_flags(screen: Screen) -> str:
     """Counts of marked values by reason and column; empty if there are none. The screen's page has those after each action.
 
-    `'steps' not worn 30; 'mood', 'stress' same answer to all items 12 each`.
+    `steps (not worn, 30); mood, stress (same answer to all items, 12 each)`.
     """
     always_reported = {reason for detector in screen.screener.detectors for reason in detector.reported}
     columns: dict[tuple[str, int], list[str]] = {}
     for row in screen.list_counts():
         if row["reason"] not in always_reported:
-            columns.setdefault((row["reason"], row["values"]), []).append(f"'{row['column']}'")
+            columns.setdefault((row["reason"], row["values"]), []).append(row["column"])
     return "; ".join(
-        f"{', '.join(names)} {reason} {values:,}{' each' if len(names) > 1 else ''}"
+        f"{', '.join(names)} ({reason}, {values:,}{' each' if len(names) > 1 else ''})"
         for (reason, values), names in columns.items()
     )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
 from surefoot.data.frames import make_frame
-from surefoot.reports.numbers import format_number
+from surefoot.reports.numbers import describe_p, format_p
 from surefoot.reports.summaries import ShownResult, make_table
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ class Personalisation(ShownResult):
     page_title: ClassVar[str] = "Did the algorithm personalise?"
 
     def __repr__(self) -> str:
-        return f"Personalisation({len(self.participants)} people, {len(self.resampled)} resamples, p = {self.p_value:.2g})"
+        return (
+            f"Personalisation({len(self.participants)} people, {len(self.resampled)} resamples, {describe_p(self.p_value)})"
+        )
 
     @cached_property
     def scores(self) -> Floats:
@@ -155,21 +157,21 @@ class Personalisation(ShownResult):
         resamples = len(self.resampled)
         learned = "more" if self.p_value <= LEVEL else "not significantly more"
         texts = [
-            f"The algorithm learned {learned} about people than chance explains: p = {format_number(self.p_value)} "
+            f"The algorithm learned {learned} about people than chance explains: {describe_p(self.p_value)} "
             f"({resamples} resampled trials without any advantage)."
         ]
         if not self.pooled:
             differ = "differ" if self.spread_p_value <= LEVEL else "do not differ significantly"
             texts.append(
                 f"People's scores {differ} more than by chance: their standard deviation is {self.spread[0]:.3f}, and in "
-                f"resampled trials {self.spread[1:].mean():.3f} on average (p = {format_number(self.spread_p_value)})."
+                f"resampled trials {self.spread[1:].mean():.3f} on average ({describe_p(self.spread_p_value)})."
             )
         leans = "leans" if self.lean_p_value <= LEVEL else "does not lean significantly"
         direction = "for" if self.lean[0] > 0 else "against"
         texts.append(
             f"Over all participants together the algorithm {leans} {direction} sending: the mean score is "
             f"{self.scores[self.judged].mean():.3f}, and in resampled trials "
-            f"{self.resampled[:, self.judged].mean():.3f} (p = {format_number(self.lean_p_value)})."
+            f"{self.resampled[:, self.judged].mean():.3f} ({describe_p(self.lean_p_value)})."
         )
         if self.pooled:
             texts.append("Everybody had the same policy: people differ only by the states in which they were.")
@@ -233,8 +235,8 @@ class Personalisation(ShownResult):
                 f"{100 * row['share_positive']:.0f} %",
                 f"{row['score']:.2f}",
                 f"{row['by_chance_low']:.2f} to {row['by_chance_high']:.2f}",
-                format_number(row["p_value"]),
-                format_number(row["adjusted_p_value"]),
+                format_p(row["p_value"]),
+                format_p(row["adjusted_p_value"]),
             )
             for row in self._list_rows()
         ]
@@ -269,7 +271,7 @@ class Personalisation(ShownResult):
         axes.plot(points, self.certainty[person], color=BLUE, linewidth=2.0, label="trial")
         axes.axhline(0.5, color=GREY, linewidth=1.0, linestyle=":")
         axes.set_ylim(-0.02, 1.02)
-        title = f"Participant {self.participants[person]}: p = {format_number(self.p_values[person])}"
+        title = f"Participant {self.participants[person]}: {describe_p(self.p_values[person])}"
         label_axes(axes, x="decision point", y="probability of a positive effect", title=title)
         add_legend(figure, axes)
         return figure

@@ -22,6 +22,7 @@ from surefoot.numerics.random_streams import streams
 from surefoot.rehearsal import pilot_effects
 from surefoot.rehearsal.environments import NO_EFFECT, Environment
 from surefoot.rehearsal.pilot_data import NO_PILOT, PilotArrays, add_doses
+from surefoot.reports.numbers import RewardUnit
 from surefoot.simulators.simulator import Seed, Simulator
 from surefoot.study import Study, StudyLogs
 
@@ -364,9 +365,9 @@ class PilotModel(Simulator):
         return float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else 0.0
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> RewardUnit:
         """Of the reward."""
-        return str(self.study.reward_unit) if self.study.reward.transform != "none" else self.study.reward.column
+        return self.study.reward_unit
 
     def available(self, state: Array) -> Array | None:
         return self.people.available[self.person, self._rows(state)]

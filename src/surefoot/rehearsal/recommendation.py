@@ -26,7 +26,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 from surefoot.inference.intervals import Interval, t_interval, t_quantile, wilson_interval
 from surefoot.rehearsal.environments import Environment
 from surefoot.rehearsal.plan import COIN, NEVER, REFERENCES, Candidate, SafetyRule
-from surefoot.reports.numbers import format_number, format_percent
+from surefoot.reports.numbers import format_estimate, format_number, format_percent
 from surefoot.reports.summaries import to_plain
 
 Floats = NDArray[np.float64]
@@ -309,9 +309,9 @@ def recommend(
         over_never = candidate.mean("over_never")
         doubts = []
         if not candidate.lower_limit("over_coin", SURE) > 0:
-            doubts.append(f"its mean outcome is not significantly higher than the coin's ({show_interval(over_coin)})")
+            doubts.append(f"its mean outcome is not significantly higher than the coin's: {format_estimate(over_coin)}")
         if not candidate.lower_limit("over_never", LIKELY) > 0:
-            doubts.append(f"its mean outcome is not likely higher than never's ({show_interval(over_never)})")
+            doubts.append(f"its mean outcome is not likely higher than never's: {format_estimate(over_never)}")
         dangers = tuple(_list_dangers(candidate, coin, null[name], rule))
         verdicts.append(Verdict(name, over_coin, over_never, over_coin.high < 0, dangers, tuple(doubts)))
     better = [verdict for verdict in verdicts if verdict.is_better]
@@ -325,13 +325,13 @@ def recommend(
         if verdict is not best and not winner.minus(answers[verdict.candidate]).excludes_zero
     ]
     reason = (
-        f"its mean outcome is above the coin's by {show_interval(best.over_coin)} and above never's by "
-        f"{show_interval(best.over_never)} ({winner.trials} trials, the same people and chance); "
-        f"{format_percent(winner.mean('harmed').value)} of people are harmed against never, and the primary analysis finds "
-        f"an effect in {format_percent(winner.rejections.value, 0)} of trials"
+        f"its mean outcome is above the coin's by {format_estimate(best.over_coin)} and above never's by "
+        f"{format_estimate(best.over_never)} ({winner.trials} trials). Compared with never, it harms "
+        f"{format_percent(winner.mean('harmed').value)} of people. The primary analysis finds an effect in "
+        f"{format_percent(winner.rejections.value, 0)} of trials"
     )
     if alike:
-        reason += f"; statistically indistinguishable from it: {', '.join(alike)}"
+        reason += f". Statistically indistinguishable from it: {', '.join(alike)}"
     return Recommendation(coin.environment, best.candidate, reason, tuple(verdicts), is_judged)
 
 
@@ -342,8 +342,8 @@ def _list_dangers(
     harmed = candidate.mean("harmed")
     if harmed.low > rule.harmed and candidate.minus(coin, "harmed").low > 0:
         dangers.append(
-            f"it harms {format_percent(harmed.value)} of people against never, "
-            f"a coin {format_percent(coin.mean('harmed').value)}"
+            f"compared with never, it harms {format_percent(harmed.value)} of people, and a coin "
+            f"{format_percent(coin.mean('harmed').value)}"
         )
     power = candidate.rejections
     coin_power = coin.rejections
@@ -363,18 +363,14 @@ def _list_dangers(
     return dangers
 
 
-def show_interval(interval: Interval) -> str:
-    """Estimate and ends, as text."""
-    return f"{format_number(interval.value)}, {format_number(interval.low)} to {format_number(interval.high)}"
-
-
 def _explain_none(verdicts: Sequence[Verdict], answers: Mapping[str, CandidateAnswers]) -> str:
     if not verdicts:
         return "there is no candidate other than the references"
     if answers[COIN].is_null:
         return "prompts change nothing here"
     nearest = max(verdicts, key=lambda verdict: verdict.over_coin.value)
-    reason = f"the best of them is {nearest.candidate}, but {'; and '.join((*nearest.unsafe, *nearest.doubts))}"
+    objections = [f"{objection[0].upper()}{objection[1:]}" for objection in (*nearest.unsafe, *nearest.doubts)]
+    reason = ". ".join([f"the best of them is {nearest.candidate}", *objections])
     candidate = answers[nearest.candidate]
     refused = candidate.refused_updates.value
     if refused > MOSTLY:
@@ -383,7 +379,7 @@ def _explain_none(verdicts: Sequence[Verdict], answers: Mapping[str, CandidateAn
     if candidate.failures:
         reason += f". Updates failed: {candidate.failures[0]}"
     never = answers[NEVER].mean("over_coin")
-    return reason + (f". Sending nothing is better than a coin here, by {show_interval(never)}" if never.low > 0 else "")
+    return reason + (f". Sending nothing is better than a coin here, by {format_estimate(never)}" if never.low > 0 else "")
 
 
 def recommend_overall(by_environment: Sequence[Recommendation], spread: float, faults: Sequence[str]) -> Recommendation:
@@ -400,7 +396,7 @@ def recommend_overall(by_environment: Sequence[Recommendation], spread: float, f
     safe = [name for name in recommended if not any(verdict.unsafe or verdict.worse for verdict in verdicts[name])]
     if not safe:
         reasons = [f"{name} is recommended in one environment but not safe in another" for name in recommended]
-        return Recommendation(None, None, "; ".join(reasons) or "none is in any environment")
+        return Recommendation(None, None, "; ".join(reasons) or "none is recommended in any environment")
     gains = {name: float(np.mean([verdict.over_coin.value for verdict in verdicts[name]])) for name in safe}
     best = max(safe, key=lambda name: gains[name])
     environments = [str(choice.environment) for choice in judged if choice.candidate == best]

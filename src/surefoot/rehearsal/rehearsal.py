@@ -20,7 +20,7 @@ from surefoot.effects.study_effects import plan_primary_effect
 from surefoot.errors import InputError, did_you_mean
 from surefoot.experiments.engine import UnitProgress, run_units
 from surefoot.fitting.parts import hash_arrays
-from surefoot.log_checks import check_logs, list_warnings
+from surefoot.log_checks import Check, check_logs
 from surefoot.numerics.parallel import count_cores
 from surefoot.rehearsal.model_checks import check_pilot_model
 from surefoot.rehearsal.pilot_effects import RESAMPLES
@@ -105,7 +105,7 @@ def rehearse(
     if folder is not None:
         refuse_other_results(Path(folder), manifest)
     logs = study.read(pilot) if isinstance(pilot, Path) else pilot
-    warnings: list[str] = []
+    log_checks: tuple[Check, ...] = ()
     checks = None
     uncertainty = Uncertainty()
     if logs is None:
@@ -116,7 +116,7 @@ def rehearse(
         per_day = plan.design.per_day if "per_day" in plan.design.model_fields_set else None
         model = fit_pilot(logs, study, seed=plan.seed, per_day=per_day, draws=max(RESAMPLES, plan.trials))
         checks = check_pilot_model(model, seed=plan.seed)
-        warnings = list_warnings(check_logs(logs, study))
+        log_checks = check_logs(logs, study)
         uncertainty = Uncertainty(model.effects.people, model.level_error)
     effects = model.effects
     is_unclear = checks is not None and effects.later_is_unclear
@@ -178,7 +178,8 @@ def rehearse(
         overall=recommend_overall(by_environment, effects.spread, checks.faults if checks is not None else ()),
         spread=effects.spread,
         unit=model.unit,
-        warnings=tuple(warnings),
+        treatment=model.study.treatment_words,
+        log_checks=log_checks,
         checks=checks,
         effects=effects if checks is not None else None,
         manifest=manifest,

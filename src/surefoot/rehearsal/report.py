@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,13 +12,23 @@ import numpy as np
 from surefoot.atomic_files import json_text, write_texts
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval
+from surefoot.log_checks import Check, list_warnings
 from surefoot.rehearsal.environments import Environment
 from surefoot.rehearsal.model_checks import PilotChecks
 from surefoot.rehearsal.pilot_effects import PilotEffects
 from surefoot.rehearsal.plan import NEVER, RehearsalPlan, TrialDesign
-from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation, show_interval
+from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation
 from surefoot.reports.figures import BLUE, GREY, SERIES, add_legend, interval_bars, label_axes, new_figure
-from surefoot.reports.numbers import format_number, format_percent
+from surefoot.reports.numbers import (
+    RewardUnit,
+    count_decimals,
+    format_column,
+    format_estimate,
+    format_interval,
+    format_number,
+    format_percent,
+    format_value,
+)
 from surefoot.reports.render import inline_svg, render
 from surefoot.reports.summaries import ShownResult, make_table, to_plain
 
@@ -50,10 +60,12 @@ class Rehearsal(ShownResult):
     """The recommendation over all environments."""
     spread: float
     """Standard deviation of the reward at available decision points."""
-    unit: str
+    unit: RewardUnit
     """Of the reward."""
-    warnings: tuple[str, ...]
-    """Findings about the pilot's logs that are not fine."""
+    treatment: str
+    """The study's noun for what is sent."""
+    log_checks: tuple[Check, ...]
+    """Whether the pilot's logs agree with their description; empty without a pilot."""
     checks: PilotChecks | None
     """Whether the model shows what the pilot shows; None without a pilot."""
     effects: PilotEffects | None
@@ -103,11 +115,11 @@ class Rehearsal(ShownResult):
         checks = self.checks
         effects = self.effects
         return {
-            "warnings": list(self.warnings),
+            "warnings": list_warnings(self.log_checks),
             "recommendation": self.overall.to_dict(),
             "by_environment": [recommendation.to_dict() for recommendation in self.by_environment],
             "trials": self.trials,
-            "unit": self.unit,
+            "unit": str(self.unit),
             "spread": self.spread,
             "harm": self.harm,
             "answers": [answers.to_dict() for answers in self._list_answers()],
@@ -119,29 +131,32 @@ class Rehearsal(ShownResult):
 
     @property
     def effect_sentences(self) -> list[str]:
-        """The effects of prompts in the pilot, and whether it can tell what earlier ones do."""
+        """The effects in the pilot, at once and later, and whether it shows what earlier ones do."""
         if self.effects is None:
-            return ["Without a pilot the effects are assumed, and intervals hold the simulation's error alone"]
-        sentences = [
-            f"In the pilot a prompt changes the mean outcome ({self.unit}) at once by {show_interval(self.effects.now)}; "
-            f"all earlier prompts, as often as in the pilot, change it by {show_interval(self.effects.later)} (95 % "
-            "intervals)"
-        ]
+            return ["Without a pilot the effects are assumed, and intervals include the simulation error only"]
+        sentences = []
+        for subject, change in (
+            (f"In the pilot, one {self.treatment} changes the outcome right after it", self.effects.now),
+            ("Everything sent before, as often as in the pilot, changes the outcome", self.effects.later),
+        ):
+            percent = self.unit.describe_difference(change)
+            sentences.append(f"{subject} by {format_estimate(change, str(self.unit))}")
+            sentences[-1] += f". That is {percent}" if percent else ""
         if self.effects.later_is_unclear:
             sentences.append(
-                "The pilot cannot tell whether earlier prompts matter: nothing and a sizeable effect both lie within the "
-                "interval. Every interval below includes this"
+                "The pilot does not show whether what was sent before matters: the interval includes no effect and a "
+                "large one. Every interval below includes this uncertainty"
             )
             if any(environment.carry_over != "estimate" for environment in self.environments):
-                sentences[-1] += "; none, and both ends, are rehearsed as well"
+                sentences.append("No later effect, and both ends of its interval, are rehearsed as well")
         return sentences
 
     @property
     def next_step(self) -> str:
         """How to go on."""
         return (
-            f"{self.trials} trials of each environment; --trials {10 * self.trials} --out rehearsal makes the simulation's "
-            "error a third, and can be interrupted and continued"
+            f"These are {self.trials} trials of each environment. With --trials {10 * self.trials} --out rehearsal the "
+            "simulation error is a third as large; that command can be interrupted and continued"
         )
 
     def save(self, folder: str | Path) -> None:
@@ -152,11 +167,11 @@ class Rehearsal(ShownResult):
             lines += [f"**{environment}**", "", f"| {' | '.join(rows[0])} |", "|---" + "|---:" * (len(rows[0]) - 1) + "|"]
             lines += [f"| {' | '.join(row.values())} |" for row in rows]
             lines.append("")
-        table = "\n".join([*lines, self._legend]) + "\n"
+        table = "\n".join([*lines, *(f"- {sentence}" for sentence in self._legend)]) + "\n"
         write_texts({Path(folder) / "answers.json": json_text(self.to_dict()) + "\n", Path(folder) / "table.md": table})
 
     def print_summary(self, console: Console) -> None:
-        for warning in self.warnings:
+        for warning in list_warnings(self.log_checks):
             console.print(warning, markup=False)
         for sentence in self.effect_sentences:
             console.print(f"{sentence}.", markup=False)
@@ -191,7 +206,7 @@ class Rehearsal(ShownResult):
         axes.axvline(0, color=GREY, linewidth=1.0)
         axes.set_yticks(rows, list(gains))
         label_axes(axes, x=f"mean outcome minus the coin's ({self.unit})", y="", title="Gain over a coin")
-        return figure, "Over the same people with the same chance; 95 % intervals with the pilot's uncertainty."
+        return figure, "Differences for the same people and the same chance, with 95 % intervals."
 
     def render_page(self, *, title: str, source: str) -> str:
         sections = [
@@ -201,16 +216,17 @@ class Rehearsal(ShownResult):
         return render("rehearsal.html", title=title, source=source, rehearsal=self, sections=sections, legend=self._legend)
 
     @property
-    def _legend(self) -> str:
+    def _legend(self) -> tuple[str, ...]:
         """The meaning of the table's columns."""
         return (
-            f"{self.trials} simulated trials, outcomes in {self.unit}; in brackets 95 % intervals with the pilot's "
-            "uncertainty. Over coin and over never are differences of mean outcomes for the same people with the same "
-            "chance; the simulation error is that of the first. Prompted is the share of available decision points, with "
-            "the 10th and 90th percentile of people. Harmed is the share of people whose mean outcome lies more than "
-            f"{format_number(self.harm)} below what it would have been under never. Power is how often the primary analysis "
-            "finds an effect (where there is none: the type I error). SD / SE is "
-            "the standard deviation of the estimated effects over their mean standard error: 1 is honest."
+            f"Outcomes are in {self.unit}. Brackets hold 95 % intervals with the pilot's uncertainty.",
+            "Over coin and over never: differences of mean outcomes, for the same people and the same chance.",
+            "Simulation error: the standard error of the difference from the coin, over simulated trials.",
+            f"Prompted: the share of available decision points with a {self.treatment}. Brackets hold the 10th and the 90th "
+            "percentile of people.",
+            f"Harmed: the share of people whose mean outcome is {format_number(self.harm)} or more below that under never.",
+            "Power: how often the primary analysis finds an effect. Without an effect this is the type I error.",
+            "SD / SE: the standard deviation of the estimated effects over their mean standard error. It should be 1.",
         )
 
     def _describe_environment(self, environment: Environment, recommendation: Recommendation) -> dict[str, Any]:
@@ -218,12 +234,12 @@ class Rehearsal(ShownResult):
         answers = self.answers[environment.title]
         root = np.sqrt(len(answers[NEVER].values["outcome"]))
         prompts = {name: 100 * candidate.values["sent_by_day"] for name, candidate in answers.items()}
-        note = "The share of available decision points with a prompt; bands are the simulation's error."
+        note = f"The share of available decision points with a {self.treatment}. Bands show the simulation error."
         charts = [_draw_curves(prompts, root, "Prompts", "% of available decision points", note)]
         if not environment.is_null:  # Without an effect no outcome differs.
             never = answers[NEVER].values["outcome_by_day"]
             gains = {name: candidate.values["outcome_by_day"] - never for name, candidate in answers.items()}
-            note = "The mean outcome of every day against sending nothing; bands are the simulation's error."
+            note = "The mean outcome of every day minus that under never. Bands show the simulation error."
             learning = _draw_curves(gains, root, "Learning", f"mean outcome minus never's ({self.unit})", note)
             charts = [self._draw_gains(environment.title), learning, *charts]
         return {
@@ -236,48 +252,50 @@ class Rehearsal(ShownResult):
 
 
 def tabulate(answers: Answers) -> list[dict[str, str]]:
-    """A row for each candidate: column → entry."""
+    """A row for each candidate: column → entry; the entries of a column have the same number of decimals."""
+    candidates = list(answers.values())
+    names = []
+    prompted = []
+    for candidate in candidates:
+        is_named = candidate.sends is None or f"{candidate.sends:g}" in candidate.candidate
+        names.append(candidate.candidate if is_named else f"{candidate.candidate} ({candidate.sends:g})")
+        low, high = (100 * candidate.mean(name).value for name in ("sent_low", "sent_high"))
+        prompted.append(f"{format_percent(candidate.mean('sent').value, 0)} ({low:.0f} to {high:.0f})")
+    columns = {
+        "candidate": names,
+        "over coin": _show_numbers([candidate.mean("over_coin") for candidate in candidates]),
+        "over never": _show_numbers([candidate.mean("over_never") for candidate in candidates]),
+        "prompted": prompted,
+        "harmed": _show_percents([candidate.mean("harmed") for candidate in candidates]),
+        "power": _show_percents([candidate.rejections for candidate in candidates]),
+        "simulation error": format_column([candidate.simulation_error("over_coin") for candidate in candidates]),
+        "mean outcome": _show_numbers([candidate.mean("outcome") for candidate in candidates]),
+        "25th percentile": _show_numbers([candidate.mean("lower_quarter") for candidate in candidates]),
+        "SD / SE": _show_numbers([candidate.honesty for candidate in candidates]),
+        "effective share": _show_percents([candidate.mean("effective_share") for candidate in candidates]),
+        "fallback": _show_percents([candidate.mean("fallback") for candidate in candidates]),
+        "updates refused": _show_percents([candidate.refused_updates for candidate in candidates]),
+        "left": _show_percents([candidate.mean("left") for candidate in candidates]),
+    }
+    return [{name: entries[number] for name, entries in columns.items()} for number in range(len(candidates))]
 
-    def show(interval: Interval) -> str:
-        """A number with its interval, with the digits that its standard error supports."""
-        if np.isnan(interval.value):
-            return "–"
-        if not interval.standard_error > 0:
-            return format_number(interval.value)
-        digits = max(0, -int(np.floor(np.log10(max(interval.standard_error, abs(interval.value) / 50)))))
-        value, low, high = (f"{number:,.{digits}f}".replace("-", "−") for number in (interval.value, *interval[2:]))
-        return f"{value} ({low} to {high})"
 
-    def show_percent(interval: Interval) -> str:
-        if np.isnan(interval.value):
-            return "–"
-        return f"{100 * interval.value:.0f} % ({100 * interval.low:.0f} to {100 * interval.high:.0f})"
+def _show_numbers(intervals: Sequence[Interval]) -> list[str]:
+    decimals = count_decimals(intervals)
+    entries = []
+    for interval in intervals:
+        ends = f" ({format_interval(interval, decimals)})" if interval.standard_error > 0 else ""
+        entries.append(f"{format_value(interval, decimals)}{ends}")
+    return entries
 
-    rows = []
-    for candidate in answers.values():
-        low, high = (format_percent(candidate.mean(name).value, 0).removesuffix(" %") for name in ("sent_low", "sent_high"))
-        name = candidate.candidate
-        if candidate.sends is not None and f"{candidate.sends:g}" not in name:
-            name = f"{name} ({candidate.sends:g})"
-        rows.append(
-            {
-                "candidate": name,
-                "over coin": show(candidate.mean("over_coin")),
-                "over never": show(candidate.mean("over_never")),
-                "prompted": f"{format_percent(candidate.mean('sent').value, 0)} ({low} to {high})",
-                "harmed": show_percent(candidate.mean("harmed")),
-                "power": show_percent(candidate.rejections),
-                "simulation error": format_number(candidate.simulation_error("over_coin")),
-                "mean outcome": show(candidate.mean("outcome")),
-                "25th percentile": show(candidate.mean("lower_quarter")),
-                "SD / SE": show(candidate.honesty),
-                "effective share": show_percent(candidate.mean("effective_share")),
-                "fallback": show_percent(candidate.mean("fallback")),
-                "updates refused": show_percent(candidate.refused_updates),
-                "left": show_percent(candidate.mean("left")),
-            }
-        )
-    return rows
+
+def _show_percents(intervals: Sequence[Interval]) -> list[str]:
+    return [
+        "–"
+        if np.isnan(interval.value)
+        else f"{format_percent(interval.value, 0)} ({100 * interval.low:.0f} to {100 * interval.high:.0f})"
+        for interval in intervals
+    ]
 
 
 def _draw_curves(curves: Mapping[str, Any], root: float, title: str, y: str, note: str) -> tuple[Figure, str]:

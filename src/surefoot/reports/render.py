@@ -40,6 +40,15 @@ def _make_environment(package: str) -> jinja2.Environment:
         "estimate": numbers.format_estimate,
         "digits_of": numbers.format_beside,
         "signed": numbers.format_signed,
+        "decimals": numbers.count_decimals,
+        "to_decimals": numbers.format_decimals,
+        "sentence": lambda text: text[:1].upper() + text[1:],
+        "rows": numbers.format_rows,
+        "range_to": numbers.format_range,
+        "points_to": numbers.format_points,
+        "change": numbers.format_change,
+        "p": numbers.format_p,
+        "p_sentence": numbers.describe_p,
     }
     environment.tests["known"] = lambda interval: not math.isnan(interval.low)
     environment.globals |= {"surefoot_version": __version__, "light": LIGHT, "dark": DARK}

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
+from surefoot.reports.numbers import format_percent
 from surefoot.screening.detectors import Detection, Detector, Floats, Questionnaire, ScreenBatch
 
 BELONG_TOGETHER = 0.6
@@ -60,6 +61,13 @@ class Careless(Detector):
     """Answers with a larger mean squared disagreement than this are inconsistent."""
     seconds_per_item: float = 1.0
     """Answers that took fewer seconds per item are flagged, if the questionnaire names the column of its duration."""
+
+    def describe(self) -> str:
+        return (
+            "Questionnaires that were answered without reading: the same answer to all items, alternating answers or "
+            f"contradictory answers. Fewer than {format_percent(self.chance, 0)} of honest answers look like this. If the "
+            f"duration is known, also answers given in less than {self.seconds_per_item:g} s per item."
+        )
 
     def check(self) -> None:
         if not (0 < self.chance < 1 and self.disagreement > 0 and self.seconds_per_item >= 0):

@@ -45,6 +45,12 @@ class Clock(Detector):
     enrolment: str | None = None
     """The column with the moment of enrolment; no participant has decision points before it."""
 
+    def describe(self) -> str:
+        return (
+            "Decision points in the future or before enrolment, and jumps of the clock, which are reported only. An upload "
+            f"that repeats all values of the last {self.duplicate_minutes:g} minutes becomes missing."
+        )
+
     def check(self) -> None:
         if not self.duplicate_minutes >= 0:
             raise InputError(f"clock needs duplicate_minutes >= 0; got {self.duplicate_minutes}")

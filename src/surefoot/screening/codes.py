@@ -37,6 +37,12 @@ class Codes(Detector):
     apart: float = 5.0
     """Least gap between a code and the nearest other value, in interquartile ranges."""
 
+    def describe(self) -> str:
+        return (
+            f"Numbers that stand for a missing value, such as −1 or 999. They occur at least {self.repeats} times and are "
+            "far from all other values."
+        )
+
     def check(self) -> None:
         if not (self.repeats >= 2 and self.apart > 0):
             raise InputError(f"codes needs repeats >= 2 and apart > 0; got {self}")

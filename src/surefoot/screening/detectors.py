@@ -149,6 +149,10 @@ class Detector(ABC):
     """Values flagged for these reasons are reported and not marked as missing."""
     reference: ClassVar[str]
 
+    def describe(self) -> str:
+        """What the detector flags, in words for a reader of the page."""
+        return f"Values that look wrong: {', '.join(self.reasons)}."
+
     @abstractmethod
     def check(self) -> None:
         """Raise `InputError` for parameters that make no sense."""

@@ -43,6 +43,12 @@ class LevelShifts(Detector):
     shortest: int = 10
     """Least number of decision points on either side of a change."""
 
+    def describe(self) -> str:
+        return (
+            f"Lasting changes of a participant's level or scale, with at least {self.shortest} decision points before and "
+            "after. They are reported and not removed."
+        )
+
     def check(self) -> None:
         if not (self.threshold > 0 and self.size >= 0 and self.shortest >= 2):
             raise InputError(f"level_shifts needs threshold > 0, size >= 0 and shortest >= 2; got {self}")

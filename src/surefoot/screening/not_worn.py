@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from surefoot.errors import InputError
+from surefoot.reports.numbers import format_percent
 from surefoot.screening.detectors import Detection, Detector, Mask, ScreenBatch, count_ties
 from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
 
@@ -47,6 +48,12 @@ class NotWorn(Detector):
     """The population's rate of zeros counts as much as this many decision points of the participant's own."""
     rounds: int = 4
     """Steps of expectation and maximisation."""
+
+    def describe(self) -> str:
+        return (
+            "Zeros of a device that was probably not worn. The probability of that is at least "
+            f"{format_percent(self.threshold, 0)}."
+        )
 
     def check(self) -> None:
         if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):

@@ -19,7 +19,7 @@ from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
-from surefoot.reports.numbers import format_percent, format_signed
+from surefoot.reports.numbers import format_percent, format_points, format_signed
 from surefoot.reports.summaries import ShownResult, make_table
 from surefoot.screening.careless import Careless
 from surefoot.screening.clock import Clock
@@ -216,7 +216,8 @@ class TreatmentDifference(NamedTuple):
     def describe(self) -> str:
         """One line of text."""
         interval = self.difference
-        value, low, high = (format_signed(100 * share, 1) for share in (interval.value, interval.low, interval.high))
+        value = format_points(self.after_nothing, self.after_action, 1)
+        low, high = (format_signed(100 * share, 1) for share in (interval.low, interval.high))
         return (
             f"{self.detector} flags {format_percent(self.after_nothing)} of decision points after nothing and "
             f"{format_percent(self.after_action)} after '{self.action}' (difference {value} points, 95 % interval {low} to "
@@ -377,6 +378,7 @@ class Screen(ShownResult):
             title=title,
             source=source,
             totals=self.to_dict(),
+            arms=[*self.logs.action_names, NOT_AVAILABLE],
             checks=checks,
             treatment=self.treatment,
             detectors=self.screener.detectors,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from surefoot.data.suspect_columns import FEW_VALUES
 from surefoot.errors import InputError
+from surefoot.reports.numbers import format_percent
 from surefoot.screening.detectors import Detection, Detector, Floats, Mask, ScreenBatch, count_ties
 from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
 
@@ -66,6 +67,12 @@ class Stuck(Detector):
     """The population's rate of repeats counts as much as this many decision points of the participant's own."""
     rounds: int = 4
     """Steps of expectation and maximisation."""
+
+    def describe(self) -> str:
+        return (
+            "The same value again and again, for so long that the sensor is probably dead. The probability of that is at "
+            f"least {format_percent(self.threshold, 0)}."
+        )
 
     def check(self) -> None:
         if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from surefoot.errors import InputError
 from surefoot.numerics.masked_quantiles import quantiles
+from surefoot.reports.numbers import format_percent
 from surefoot.screening.detectors import Detection, Detector, Floats, Mask, ScreenBatch
 
 FIRST_RECORD = 8
@@ -77,6 +78,12 @@ class Units(Detector):
     """The factors between units. A study may add 2.2046 (pounds for kilograms) to the powers of ten."""
     weight: float = 50.0
     """The population's share of a unit counts as much as this many values of the participant's own."""
+
+    def describe(self) -> str:
+        return (
+            "Values that are probably in another unit, such as 10 or 1,000 times the usual values of the participant. The "
+            f"probability of that is at least {format_percent(self.threshold, 0)}."
+        )
 
     def check(self) -> None:
         proper = all(np.isfinite(k) and k > 0 and k != 1 for k in self.factors)

@@ -1,6 +1,7 @@
 """A first `study.toml` from a look at the logs: guesses about the columns, with comments on what to check."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,13 @@ from surefoot.study.model import Study
 
 MANY_COLUMNS = 2
 
+QUESTIONS = {
+    "treatment": "A noun for what is sent, as in “A suggestion raises steps by about 12 %”",
+    "outcome": "Words for the outcome, with its unit, such as “steps in the next half hour”",
+}
+Ask = Callable[[str, str], str]
+"""Gives the answer to a question, for which there is a guess."""
+
 
 @dataclass(frozen=True)
 class StudyDraft:
@@ -29,8 +37,9 @@ class StudyDraft:
     warnings: tuple[str, ...]
 
 
-def draft_study(path: Path, **roles: str | None) -> StudyDraft:
-    """A study for these logs; `roles` name columns that cannot be guessed (participant, time, action, reward, …)."""
+def draft_study(path: Path, *, ask: Ask | None = None, **roles: str | None) -> StudyDraft:
+    """A study for these logs; `roles` name columns that cannot be guessed (participant, time, action, reward, …). `ask` is
+    asked for the words of sentences, given the question and the guess; without it the guesses are taken."""
     file = LogFile(list_files(path)[0])
     with name_file(path):
         settings, warnings = detect_settings(file)
@@ -40,13 +49,16 @@ def draft_study(path: Path, **roles: str | None) -> StudyDraft:
             raise InputError("no column is left that could be a state variable; a policy needs at least one")
         formats = detect_time_format(guesses.cells[guesses.roles["time"]])
         actions = guesses.actions
+        words = _guess_words(guesses, actions)
+        if ask is not None:
+            words = {name: ask(QUESTIONS[name], guess) for name, guess in words.items()}
         # Whatever was guessed, the text must be a study.
-        text = _write_text(path, guesses, settings, formats, actions, [])
+        text = _write_text(path, guesses, settings, formats, actions, [], words)
         study = Study.parse(text)
         rows = file.read(log_layout(study))
         if "probability" in guesses.roles:
             actions, convention = _choose_order(study, rows, actions)
-            text = _write_text(path, guesses, settings, formats, actions, convention)
+            text = _write_text(path, guesses, settings, formats, actions, convention, words)
             study = Study.parse(text)
     warnings += guesses.warnings
     if actions.reason:
@@ -114,6 +126,15 @@ def _choose_reading(study: Study, rows: LogTable) -> tuple[list[str], float]:
     return [event, f"# {evidence}", f"probability_of = {quote(best)}"], distance
 
 
+def _guess_words(guesses: ColumnGuesses, actions: ActionGuess) -> dict[str, str]:
+    """Nouns for what is sent, where there is one such action, and for the outcome."""
+    names = (guesses.roles["action"], *actions.names[1:2])
+    treatments = [re.search(TREATMENTS, name, re.IGNORECASE) for name in names]
+    treatment = next((match[1].lower() for match in treatments if match), "prompt")
+    outcome = re.sub(r"[._-]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", guesses.roles["reward"])).strip()
+    return {**({"treatment": treatment} if len(actions.names) == 2 else {}), "outcome": outcome}
+
+
 def _write_text(
     path: Path,
     guesses: ColumnGuesses,
@@ -121,15 +142,13 @@ def _write_text(
     formats: list[str],
     actions: ActionGuess,
     convention: list[str],
+    words: dict[str, str],
 ) -> str:
     from surefoot.learning.methods import METHODS
 
     roles = guesses.roles
     outcome = guesses.summaries[roles["reward"]]
     binary = YesNo.recognize(outcome) is not None
-    treatments = [re.search(TREATMENTS, name, re.IGNORECASE) for name in (roles["action"], *actions.names[1:2])]
-    words = re.sub(r"[._-]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", outcome.name)).strip()
-    is_plural = re.search(r"(?i)[^siu]s\b", words) is not None
     by_reason: dict[str, list[str]] = {}
     for name, reason in guesses.left_out.items():
         by_reason.setdefault(reason, []).append(quote(name))
@@ -159,8 +178,7 @@ def _write_text(
         reward=_describe_column(outcome),
         methods=METHODS,
         binary=binary,
-        treatment=next((match[1].lower() for match in treatments if match), "treatment"),
-        outcome_words=words if is_plural or binary else f"units of {words}",
+        words=words,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -13,6 +14,7 @@ from pydantic import Field, PlainValidator, PrivateAttr, ValidationError, model_
 from surefoot.data.derived_states import DayBoundary
 from surefoot.data.file_formats import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
+from surefoot.reports.numbers import RewardUnit
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, read_logs
 from surefoot.study.toml_file import Finite, KeyedError, Probability, Section, explain_error, parse_toml, read_text
@@ -29,6 +31,8 @@ OWN_KEYS = ("prior", "forgetting", "random_walk", "rule", "critic", "pooling", "
 """Parameters of a method that are keys of `[method]` itself."""
 SET_BY_STUDY = ("critic_variables", "policy_variables", "max_gap", "day_boundary", *OWN_KEYS)
 """Parameters of a method that other keys of the study decide."""
+NOT_NOUNS = ("send", "sent", "yes", "true", "on", "treat", "treated", "act", "action", "active", "prompted", "delivered")
+"""Names of actions with which a sentence cannot begin: "A sent raises …"."""
 Scalar = bool | int | float | str
 
 
@@ -333,6 +337,20 @@ class Study(LogDescription):
     def read(self, path: str | Path) -> StudyLogs:
         """The logs in a CSV file, a Parquet file or a folder of Parquet files, as the study describes them."""
         return read_logs(self, path)
+
+    @property
+    def reward_unit(self) -> RewardUnit:
+        """The unit of the fitted reward, with the study's words for the outcome."""
+        section = self.effects
+        is_reward = section.outcome in (None, self.reward.column)
+        return replace(super().reward_unit, words=(section.outcome_words or "") if is_reward else "")
+
+    @property
+    def treatment_words(self) -> str:
+        """The noun for what is sent, in sentences: the study's own, the action's name, or "prompt"."""
+        name = self.actions.names[1]
+        is_noun = name.isalpha() and name.lower() not in NOT_NOUNS and len(self.actions.names) == 2
+        return self.effects.treatment_words or (name if is_noun else "prompt")
 
     def clip_probabilities(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities (n, actions) of available people with that of sending anything moved into the limits."""
