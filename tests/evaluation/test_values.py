@@ -124,7 +124,7 @@ STEPS, LOGGED_STEPS = RewardUnit("steps"), RewardUnit("steps", "log(x + 0.5)")
 
 
 WORTH = "mine is worth 120 steps per decision point (100 to 140). "
-UNKNOWN = "The logs do not show whether this is more than the logging policy: the difference is"
+UNKNOWN = "The logs do not show whether this is more than the logging policy. The difference is"
 
 
 def value(low, high, unit=STEPS):

@@ -246,9 +246,9 @@ def test_numbers_of_the_screen_are_handed_on():
         "counts": found.counts(),
         "treatment": [difference.to_dict() for difference in found.treatment],
     }
-    assert "('engagement', 'fatigue', 'reward', 'weather' not worn 1,260 each)" in check.reason
+    assert "By column: engagement, fatigue, reward, weather (not worn, 1,260 each)" in check.reason
     clean = check_screen(screen(screen_people(2)))
-    assert clean.numbers["counts"] == {} and "(nothing)" in clean.reason and clean.remedy == ""
+    assert clean.numbers["counts"] == {} and "By column" not in clean.reason and clean.remedy == ""
 
 
 def test_logs_without_a_screen_say_so():

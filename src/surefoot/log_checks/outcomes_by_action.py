@@ -225,7 +225,7 @@ def check_screen(read: StudyLogs, study: Study | None) -> Check:
     reason += f". By column: {flags}" if flags else ""
     verdict = screen.verdict
     if verdict != "fine":
-        reason += f"; {next(part for part in screen.treatment if part.verdict == verdict).describe()}"
+        reason += f". The detector {next(part for part in screen.treatment if part.verdict == verdict).describe()}"
     elif share > FLAGGED_LOOK:
         verdict = "look"
     remedies = {
