@@ -22,9 +22,10 @@ from surefoot.experiments.engine import UnitProgress, run_units
 from surefoot.fitting.parts import hash_arrays
 from surefoot.log_checks import Check, check_logs
 from surefoot.numerics.parallel import count_cores
+from surefoot.rehearsal.environments import Environment
 from surefoot.rehearsal.model_checks import check_pilot_model
 from surefoot.rehearsal.pilot_effects import RESAMPLES
-from surefoot.rehearsal.pilot_model import fit_pilot, from_study
+from surefoot.rehearsal.pilot_model import PilotModel, fit_pilot, from_study
 from surefoot.rehearsal.plan import RehearsalPlan
 from surefoot.rehearsal.recommendation import CandidateAnswers, Uncertainty, recommend, recommend_overall
 from surefoot.rehearsal.report import Rehearsal
@@ -121,30 +122,8 @@ def rehearse(
     effects = model.effects
     is_unclear = checks is not None and effects.later_is_unclear
     environments = plan.list_environments(has_pilot=checks is not None, is_unclear=is_unclear)
-    analysis, estimator, note = plan_primary_effect(study)
-    defined = dict(analysis.defined_missing)
-    if analysis.outcome in defined:
-        raw = np.array([defined[analysis.outcome]])
-        defined[analysis.outcome] = float(transform_reward(raw, study.reward, Problems())[0])
-    stage = Stage(
-        models=tuple(model.in_environment(environment) for environment in environments),
-        candidates=tuple(plan.list_candidates(study)),
-        design=plan.design.model_copy(update={"per_day": model.per_day}),
-        seed=plan.seed,
-        harm=plan.rule.harm * effects.spread,
-        analysis=replace(analysis, missing_as=defined or None),
-        estimator=estimator,
-    )
-    numbers = range(len(environments))
-    # A block of every environment, then the next block.
-    blocks = [
-        Block(number, first, min(plan.block, plan.trials - first), kind)
-        for first in range(0, plan.trials, plan.block)
-        for number in numbers
-        # The ends of a range are shown and not judged: a block is enough.
-        if environments[number].carry_over == "estimate" or first == 0
-        for kind in (("trials", "draws") if environments[number].is_drawn else ("trials",))
-    ]
+    stage, note = _make_stage(study, plan, model, environments)
+    blocks = _list_blocks(plan, environments)
     with tempfile.TemporaryDirectory(prefix="surefoot-rehearsal-") as temporary:
         stored = Path(temporary) if folder is None else open_folder(Path(folder), manifest)
         workers = jobs or count_cores()
@@ -185,6 +164,39 @@ def rehearse(
         manifest=manifest,
         notes=tuple(([note] if note else []) + (model.list_limits(plan.design.days) if logs is not None else [])),
     )
+
+
+def _make_stage(
+    study: Study, plan: RehearsalPlan, model: PilotModel, environments: list[Environment]
+) -> tuple[Stage, str | None]:
+    """Everything that a block needs, and a note where the primary analysis is not the study's."""
+    analysis, estimator, note = plan_primary_effect(study)
+    defined = dict(analysis.defined_missing)
+    if analysis.outcome in defined:
+        raw = np.array([defined[analysis.outcome]])
+        defined[analysis.outcome] = float(transform_reward(raw, study.reward, Problems())[0])
+    stage = Stage(
+        models=tuple(model.in_environment(environment) for environment in environments),
+        candidates=tuple(plan.list_candidates(study)),
+        design=plan.design.model_copy(update={"per_day": model.per_day}),
+        seed=plan.seed,
+        harm=plan.rule.harm * model.effects.spread,
+        analysis=replace(analysis, missing_as=defined or None),
+        estimator=estimator,
+    )
+    return stage, note
+
+
+def _list_blocks(plan: RehearsalPlan, environments: list[Environment]) -> list[Block]:
+    """A block of every environment, then the next block."""
+    return [
+        Block(number, first, min(plan.block, plan.trials - first), kind)
+        for first in range(0, plan.trials, plan.block)
+        for number, environment in enumerate(environments)
+        # The ends of a range are shown and not judged: a block is enough.
+        if environment.carry_over == "estimate" or first == 0
+        for kind in (("trials", "draws") if environment.is_drawn else ("trials",))
+    ]
 
 
 def _choose_cluster(engine: str, scheduler: str | None, jobs: int) -> Any:
