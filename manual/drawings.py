@@ -95,7 +95,7 @@ METHODS: tuple[tuple[str, str, Exit], ...] = (
     ("Does a prompt act later too?", "prompts that tire people, or become a habit", Exit("yes", "hb-ahead")),
     ("Will the policy decide in a trial?", "then it must randomise at every decision point", Exit("yes", "hb-ts")),
     ("Are only few values wrong?", "or do you want the paper's method?", Exit("yes", "ro-accb")),
-    ("Is about a third of the values wrong?", "unworn devices, careless answers, dead sensors", Exit("yes", "hb-accb")),
+    ("Otherwise", "up to a third of the values may be wrong: unworn devices, careless answers", Exit("", "hb-accb")),
 )  # fmt: skip
 """Questions about a trial, and the method to take at the first yes."""
 
@@ -168,7 +168,7 @@ def draw_method_tree() -> str:
             parts += _arrow(GAP + wide / 2, y + high, GAP + wide / 2, y + high + 26)
             parts.append(_text("no", GAP + wide / 2 + 10, y + high + 16, "small"))
         y += high + 26
-    described = "; ".join(f"{question} Yes: {way_out.result}" for question, _, way_out in METHODS)
+    described = "; ".join(f"{question} {way_out.when.capitalize()}: {way_out.result}" for question, _, way_out in METHODS)
     return _svg(parts, y - 26 + GAP, f"Which method? {described}")
 
 

@@ -27,6 +27,7 @@
       if (!inTitle && !inText) return 0;
       score += 20 * Math.min(inTitle, 1) + Math.min(inText, 10);
     }
+    if (section.title.toLowerCase().includes(words.join(" "))) score *= 3;
     // The page before its sections, and both before the reference of the code.
     return score * (section.location.includes("#") ? 1 : 2) * (/^(reference\/api|changelog|mistakes)/.test(section.location) ? 0.3 : 1);
   }
