@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import surefoot as sf
 from benchmarks.measuring import side_by_side
 from surefoot.datasets.heartsteps_v1 import DEVICES, read_zero_filled
+from surefoot.reports.figures import new_page_figure
 from surefoot.screening import screen
 from surefoot.simulators import HeartSteps, contaminate
 
@@ -112,7 +113,9 @@ def heartsteps(path, splits=20):
         for threshold in THRESHOLDS:
             apart[str(threshold)].append(judge(logs, truth, DEVICES, threshold, usual, rest))
     found = screen(logs, devices=DEVICES)
-    found.plot().savefig(ROOT / "docs" / "heartsteps-v1-worn.png", dpi=110, metadata={"Software": None})
+    found.plot(ax=new_page_figure()).figure.savefig(
+        ROOT / "docs" / "heartsteps-v1-worn.png", dpi=110, metadata={"Software": None}
+    )
     return {
         "whole file": whole,
         "steps before, at 0.9": rates(filled.not_recorded["steps_before"], np.isnan(found.logs.state[:, 0])),

@@ -91,7 +91,9 @@ class PageRun:
         return printed.getvalue()
 
     def _compare_session(self, block: CodeBlock, where: str) -> None:
-        session = doctest.DocTestParser().get_doctest(block.code, self.variables, where, self.name, block.line)
+        # An empty line before anything but the next prompt belongs to what was printed.
+        code = re.sub(r"\n\n(?!>>>|\s*\Z)", "\n<BLANKLINE>\n", block.code)
+        session = doctest.DocTestParser().get_doctest(code, self.variables, where, self.name, block.line)
         runner, said = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE), io.StringIO()
         if runner.run(session, out=said.write, clear_globs=False).failed:
             raise AssertionError(said.getvalue())

@@ -55,7 +55,9 @@ def test_the_public_names_are_there():
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_public_functions_name_parameters_result_and_an_example(name):
     part = FUNCTIONS[name]
-    takes = set(inspect.signature(part).parameters)
+    code = part.__code__  # Its signature may also show the keywords that it hands on, which are described there.
+    handed_on = bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    takes = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + handed_on])
     missing = takes - read_section(part, "Parameters")
     assert missing <= {"options"}, f"{name}: Parameters does not name {missing}"
     assert read_section(part, "Returns"), f"{name}: Returns is missing"
@@ -69,6 +71,15 @@ def test_public_classes_name_their_parameters_or_attributes(name):
     named = explained | read_section(part, "Parameters") | read_section(part, "Attributes")
     assert named or not fields, f"{name}: neither Parameters nor Attributes"
     assert fields <= named, f"{name}: {fields - named} are not named"
+
+
+FORMULA = re.compile(r"[Σ√ᵀβθεζτσΨ₀₁]|argmax")
+
+
+def test_first_sentences_are_in_words():
+    """Formulas come after them."""
+    first = {name: inspect.getdoc(part).split("\n\n")[0] for name, part in {**CLASSES, **FUNCTIONS}.items()}
+    assert [name for name, sentence in first.items() if FORMULA.search(sentence)] == []
 
 
 def test_every_part_of_a_registry_has_a_sentence():

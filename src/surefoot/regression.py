@@ -22,11 +22,12 @@ __all__ = ["CappedRegressor", "HighBreakdownRegressor"]
 
 
 class CappedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Minimise Σ_i min{h_i², ε} + ζ g, h the residuals and g the penalty of any regressor.
+    """Any regressor, made robust: rows with very large residuals are ignored.
 
-    The regressor is fitted to all rows; ε = τ (q₃ + 1.5 (q₃ − q₁)) of the squared residuals is then held; rows beyond it get
-    weight 0 and the regressor is fitted again, until the weights stay. A regressor that minimises Σ h² + ζ g lowers the
-    objective every time. Rows of weight 0 are left out, so that no regressor need know about weights.
+    It minimises Σ_i min{h_i², ε} + ζ g, h the residuals and g the penalty of the regressor. The regressor is fitted to all
+    rows; ε = τ (q₃ + 1.5 (q₃ − q₁)) of the squared residuals is then held; rows beyond it get weight 0 and the regressor is
+    fitted again, until the weights stay. A regressor that minimises Σ h² + ζ g lowers the objective every time. Rows of
+    weight 0 are left out, so that no regressor need know about weights.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def test_missing_values_stay_missing_and_make_a_row_unusable():
     assert np.isnan(logs.state[2, 1])
     assert logs.usable.tolist() == [True, False, False, False, True]
     assert (logs.action[3], logs.probability[3]) == (0, 1.0)
-    assert "1 rewards missing" in repr(logs)
+    assert "1 missing" in repr(logs)
 
 
 def test_nothing_can_be_changed_not_even_through_the_source():

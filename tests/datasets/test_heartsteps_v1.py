@@ -63,7 +63,7 @@ def test_steps_look_as_the_trial_reported_them(data):
 
 @needs_file
 def test_no_sentinel_and_no_stack_trace_is_left(data):
-    table = data.frame.to_pandas()
+    table = data.frame
     assert table["temperature"].min() > -40
     for name in ("wind", "precipitation", "snow"):
         assert table[name].min() == 0

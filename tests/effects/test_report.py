@@ -143,7 +143,7 @@ def test_effects_over_days_have_a_band(report):
 def test_text_latex_csv_json_and_page_say_the_same(report):
     text = report.summary()
     latex = report.to_latex()
-    table = csv_text(report.to_frame())
+    table = csv_text(report.to_frame("pyarrow"))
     html = report.to_html(title="T", source="s")
     first = report.table[0]
     for form in (text, latex):

@@ -284,12 +284,12 @@ def test_after_a_policy_that_learned_across_people_the_intervals_are_doubted(log
 
 def test_results_show_themselves(logs, tmp_path):
     found = evaluate(logs, {"target": TARGET})
-    assert repr(found) == "OffPolicy(target, never, always: 12 people, 480 decision points)"
+    assert repr(found).startswith("Values of policies: 12 people, 480 decision points\n")
     assert max(map(len, found.summary().splitlines())) <= 80
     assert "target is worth" in found.summary()
     assert found.to_html(tmp_path / "page.html", title="Mine") == (tmp_path / "page.html").read_text()
     assert "<h1>Mine</h1>" in found.to_html(title="Mine")
-    assert found._repr_html_().startswith("<iframe")
+    assert found._repr_html_().startswith("<div><b>Values of policies")
     assert not [name for name in dir(sf.evaluation) if not name.startswith("_") and name not in sf.evaluation.__all__]
 
 
@@ -391,7 +391,7 @@ def test_values_are_paired_within_people():
     never, always = (found.value(name).value.value for name in ("never", "always"))
     assert_allclose(contrast.difference.value, always - never)
     assert contrast.difference.low < always - never < contrast.difference.high
-    frame = found.to_frame().to_pydict()
+    frame = found.to_frame("pyarrow").to_pydict()
     at = [place for place, name in enumerate(frame["policy"]) if name == "mostly"]
     assert [frame["estimator"][place] for place in at] == ["ips", "snips", "direct", "doubly robust"]
     for column, expected in (("value", one.value.value), ("low", one.value.low), ("standard_error", one.value[1])):

@@ -124,14 +124,13 @@ def test_the_card_says_what_goes_into_a_protocol(name, pooling):
 
 def test_an_explanation_shows_itself_on_a_screen_and_in_a_notebook(mixed, study, tmp_path):
     found = explain(sf.method("saccb", pooling="all").fit(mixed), study=study)
-    assert repr(found).startswith("<Explanation of saccb: 30 people; sends at ")
-    assert len(repr(found)) < 300
+    assert repr(found).startswith("Explanation of saccb: 30 people\nsends at  ")
     summary = found.summary()
     assert repr(summary) == str(summary)
     assert max(map(len, summary.splitlines())) <= 80
     assert "All coefficients" in summary
     page = found.to_html(tmp_path / "card.html", title="Mine")
     assert (tmp_path / "card.html").read_text() == page
-    assert found._repr_html_().startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
+    assert found._repr_html_().startswith("<div><b>Explanation of saccb: 30 people</b>")
     assert "Explanation" in dir(sf.explain)
     assert not {"np", "dataclass", "Any", "Method"} & set(dir(sf.explain))

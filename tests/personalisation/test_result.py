@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from surefoot.errors import InputError
 from surefoot.personalisation import Personalisation
 from surefoot.personalisation.result import rank
+from surefoot.reports.figures import new_page_figure
 
 POINTS = 3
 
@@ -92,7 +93,7 @@ def test_rank_of_columns():
 def test_words_page_and_pictures():
     rng = np.random.default_rng(2)
     result = make_result(np.tile([0.02, 0.98], 6), draw_scores(rng, 39, 12), participants=["<b>", *"abcdefghijk"])
-    assert repr(result) == "Personalisation(12 people, 39 resamples, p = 0.050)"
+    assert repr(result).startswith("Did the algorithm personalise? 12 people, 39 resampled trials\n")
     text = " ".join(result.summary().split())
     assert "learned more about people than chance explains: p = 0.050 (39 resampled trials" in text
     assert "People's scores differ more than by chance" in text
@@ -101,8 +102,8 @@ def test_words_page_and_pictures():
     page = result.to_html()
     assert "&lt;b&gt;" in page and "<td><b>" not in page
     assert page.count("<svg") == 7
-    assert "iframe" in result._repr_html_()
-    assert "Participant c" in result.plot("c").axes[0].get_title(loc="left")
+    assert result._repr_html_().startswith("<div><b>Did the algorithm personalise?")
+    assert "Participant c" in result.plot("c", ax=new_page_figure()).get_title(loc="left")
     with pytest.raises(InputError, match="no learned policy decided for a participant 'z'"):
         result.plot("z")
 

@@ -18,6 +18,7 @@ import surefoot as sf
 from surefoot.inference.intervals import Interval
 from surefoot.rehearsal.plan import RANGE, RehearsalPlan
 from surefoot.rehearsal.rehearsal import make_manifest
+from surefoot.reports.figures import new_page_figure
 from surefoot.trial_rules import proposals
 from tests.cli.typed import type_command
 
@@ -145,13 +146,13 @@ def test_a_rehearsal_shows_itself(found, tmp_path):
     page = found.to_html(tmp_path / "page.html", source="no pilot")
     assert "http" not in page.replace("http://www.w3.org", "")
     assert page.count("<svg") == 4
-    assert found.plot().axes[0].get_title(loc="left") == "Gain over a coin"
-    assert repr(found).startswith("Rehearsal(4 trials, 2 environments, 6 candidates, recommended:")
+    assert found.plot(ax=new_page_figure()).get_title(loc="left") == "Gain over a coin"
+    assert repr(found).startswith("Rehearsal: 6 candidates, 2 environments, 4 trials of each\nrecommended ")
     assert found.overall.sentence.split(":")[0] in found.summary().replace("\n", " ")
     data = json.loads(json.dumps(found.to_dict()))
     assert len(data["answers"]) == 2 * 6
     assert data["manifest"]["plan"]["keys"]["seed"] == 0
-    frame = found.to_frame()
+    frame = found.to_frame("pyarrow")
     assert {"environment", "candidate", "outcome", "outcome_lower", "outcome_simulation_error", "rejections_upper"} <= set(
         frame.column_names
     )

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import f, ncf
 
 from surefoot import InputError
+from surefoot.reports.figures import new_page_figure
 from surefoot.sample_size import Moderator, binary, continuous
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "excursion" / "sample_size.json"
@@ -108,9 +109,9 @@ def test_binary_with_differing_relative_risks_has_less_power():
 
 def test_table_curve_and_sentence_tell_the_same():
     found = continuous(42, 5, effect=0.1, probability=0.4, availability=0.7)
-    rows = found.to_frame().to_pylist()
+    rows = found.to_frame("pyarrow").to_pylist()
     assert rows[2]["people_80"] == found.people < rows[0]["people_80"]
-    people, power = found.plot().axes[0].lines[0].get_data()
+    people, power = found.plot(ax=new_page_figure()).lines[0].get_data()
     assert (np.diff(power) > 0).all() and power[people >= found.people].min() >= 80
     for part in (
         f"{found.people} participants",
@@ -125,7 +126,7 @@ def test_table_curve_and_sentence_tell_the_same():
 
 def test_effects_that_cannot_be_are_left_out_of_the_table():
     found = binary(10, 2, effect=0.3, baseline=0.7, people=40)
-    assert found.to_frame()["effect"].to_pylist() == pytest.approx([0.15, 0.225, 0.3])
+    assert found.to_frame("pyarrow")["effect"].to_pylist() == pytest.approx([0.15, 0.225, 0.3])
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,16 @@ from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, describe_roughness
 from surefoot.learning.methods import Method
 from surefoot.log_checks import Check, check_logs, find_worst
-from surefoot.reports.numbers import format_interval, format_percent, format_value
-from surefoot.reports.summaries import ShownResult, make_table, to_plain
+from surefoot.reports.numbers import format_estimate, format_interval, format_percent, format_value
+from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 from surefoot.screening.screen import Screen
 from surefoot.study import Study, StudyLogs
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from rich.console import Console
+
+    from surefoot.reports.figures import Drawable
 
 STYLES = {"fine": "green", "look": "yellow", "unsafe": "bold red"}
 PRINTED_PEOPLE = 5
@@ -37,6 +39,7 @@ class Audit(ShownResult):
     """What a fit left out, and the verdict of every check."""
 
     page_title: ClassVar[str] = "Audit"
+    machinery = ShownResult.machinery | {"describe_counts", "list_most_removed", "measures"}
 
     measures: Measures
     """The audited fit, with what it removed."""
@@ -47,13 +50,14 @@ class Audit(ShownResult):
     sensitivity: tuple[Sensitivity, ...]
     """The same method with its limit elsewhere, and without."""
 
-    def __repr__(self) -> str:
-        totals = self.totals()
-        unfine = [f"{check.name} ({check.verdict})" for check in self.checks if check.verdict != "fine"]
-        return (
-            f"<Audit: {self.verdict}; {totals['people']} people, {totals['used']} decision points used, "
-            f"{totals['removed']} removed; {', '.join(unfine) or 'nothing to look at'}>"
-        )
+    def _overview(self) -> Overview:
+        rows = [[check.name, check.verdict, check.reason] for check in self.checks if check.verdict != "fine"]
+        facts = {
+            "counts": self.describe_counts(),
+            "mean effect": f"{format_estimate(self.effect)} of sending",
+            "checks": f"{len(self.checks) - len(rows)} of {len(self.checks)} are fine",
+        }
+        return Overview(f"Audit of a fit: {self.verdict}", facts, [["check", "verdict", "reason"], *rows])
 
     @property
     def verdict(self) -> str:
@@ -109,10 +113,11 @@ class Audit(ShownResult):
         logs = self.measures.fitted.logs_
         return make_frame({logs.names.participant: logs.participants, **self._columns()}, backend or logs.backend)
 
-    def to_frame(self, backend: str = "pyarrow") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """One row per check: name, verdict, reason and remedy."""
         names = ("name", "verdict", "reason", "remedy")
-        return make_frame({name: [getattr(check, name) for check in self.checks] for name in names}, backend)
+        data = {name: [getattr(check, name) for check in self.checks] for name in names}
+        return make_frame(data, backend or self.measures.fitted.logs_.backend)
 
     def list_most_removed(self, most: int) -> list[dict[str, Any]]:
         """The rows of `people` with the largest shares of removed decision points, in that order."""
@@ -207,11 +212,11 @@ class Audit(ShownResult):
             console.print(table)
         console.print(f"Verdict: [{STYLES[self.verdict]}]{self.verdict}[/]")
 
-    def plot(self) -> "Figure":
+    def plot(self, *, ax: "Drawable" = None) -> "Axes":
         """Histogram of the residuals in units of their limit, kept and removed."""
         from surefoot.audit.page import draw_residuals
 
-        return draw_residuals(self.measures)[0]
+        return draw_residuals(self.measures, ax)[0]
 
     def render_page(self, *, title: str, source: str) -> str:
         from surefoot.audit.page import draw_pictures
@@ -249,7 +254,7 @@ def audit(
     study: Study | None = None,
     screen: Screen | None = None,
 ) -> Audit:
-    """Audit a fitted method.
+    """Audit a fitted method: what did it leave out, and can its effects be trusted?
 
     Parameters
     ----------

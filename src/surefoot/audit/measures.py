@@ -29,7 +29,7 @@ NEAR_TAUS = (0.75, 1.0, 1.5)
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The fit with another τ; infinite: no limit at all."""
+    """The same fit with another limit for outliers, or without one (an infinite `tau`)."""
 
     tau: float
     """τ."""
@@ -139,7 +139,7 @@ class Measures:
         critic = make_critic(name)
         shared = self.fitted.critic_.get_params()
         shared = {parameter: shared[parameter] for parameter in critic.get_params() if parameter in shared}
-        again = _refit(self.fitted, critic.with_params(**shared))
+        again = _refit(self.fitted, critic.with_params(shared))
         return Measures.of(again, self.raw_reward, self.study), self._measure_fit(again)
 
     def sensitivity(self) -> tuple[Sensitivity, ...]:

@@ -5,7 +5,7 @@ import numpy as np
 from surefoot.audit.measures import Measures, Sensitivity, find_audited
 from surefoot.inference.intervals import ratio_interval
 from surefoot.reports import figures
-from surefoot.reports.figures import Picture, finish_picture
+from surefoot.reports.figures import Drawable, Picture, finish_picture
 
 WIDEST = 4.0
 """Residuals beyond this many limits are drawn at the edge."""
@@ -13,19 +13,19 @@ WIDEST = 4.0
 
 def draw_pictures(measures: Measures, sensitivity: tuple[Sensitivity, ...]) -> list[Picture]:
     """The pictures of the page; of a critic without a limit the residuals only."""
-    pictures = [draw_residuals(measures)]
+    pictures = [draw_residuals(measures, figures.new_page_figure())]
     if measures.fitted.critic_.removal is not None:
         pictures += [draw_people(measures), draw_time(measures)]
         pictures += [draw_limits(measures, sensitivity, kind) for kind in ("effects", "rates")]
     return pictures
 
 
-def draw_residuals(measures: Measures) -> Picture:
+def draw_residuals(measures: Measures, ax: Drawable) -> Picture:
     """Kept and removed residuals in units of their limit."""
     removal = measures.fitted.critic_.removal
     values = np.clip(measures.relative, -WIDEST, WIDEST)
     bins = np.linspace(-WIDEST, WIDEST, 65).tolist()
-    figure, axes = figures.new_figure(**figures.SMALL)
+    axes = figures.choose_axes(ax, **figures.SMALL)
     axes.hist(values[measures.used & ~measures.removed], bins=bins, color=figures.BLUE, alpha=0.75, label="kept")
     note = "Distance of rewards from the fit, in the width that normal noise would have."
     if removal is not None:
@@ -39,7 +39,7 @@ def draw_residuals(measures: Measures) -> Picture:
     axes.set_yscale("log")  # Matplotlib wants counts above 0 first, and all may have been removed.
     x = f"residual, in {'caps of normal noise' if removal is None else removal.unit} (± 4 and beyond at the edge)"
     description = "Histogram of residuals in units of their limit, kept and removed"
-    return finish_picture(figure, description, note, x=x, y="decision points (log scale)", title="Residuals")
+    return finish_picture(axes, description, note, x=x, y="decision points (log scale)", title="Residuals")
 
 
 def draw_people(measures: Measures) -> Picture:
@@ -48,20 +48,20 @@ def draw_people(measures: Measures) -> Picture:
     removed = measures.total(measures.removed)
     shares = 100 * removed[used > 0] / used[used > 0]
     rank, shown = figures.thin_out(shares)
-    figure, axes = figures.new_figure(**figures.SMALL)
+    axes = figures.new_figure(**figures.SMALL)[1]
     axes.plot(rank, shown, "o", color=figures.BLUE, markersize=4, label="one participant")
     axes.axhline(100 * removed.sum() / used.sum(), color=figures.ORANGE, label="all people")
     axes.set_ylim(bottom=0)
     note = "A participant far above the others may have a broken sensor."
     note += figures.describe_sample(len(rank), len(shares), "people")
     labels = {"x": "people, by share removed", "y": "decision points removed (%)", "title": "Removal by participant"}
-    return finish_picture(figure, "Share of decision points removed for every participant", note, **labels)
+    return finish_picture(axes, "Share of decision points removed for every participant", note, **labels)
 
 
 def draw_time(measures: Measures) -> Picture:
     """Rates of removal over participants' time, by action."""
     tenth = np.minimum((10 * measures.elapsed).astype(np.int64), 9)
-    figure, axes = figures.new_figure(**figures.SMALL)
+    axes = figures.new_figure(**figures.SMALL)[1]
     groups = ((measures.treated, "sent", figures.ORANGE, 0.8), (~measures.treated, "nothing sent", figures.GREY, -0.8))
     for group, label, colour, offset in groups:
         present = np.unique(tenth[measures.used & group])
@@ -76,12 +76,12 @@ def draw_time(measures: Measures) -> Picture:
     labels = {"x": "part of the participant's study (%)", "y": "decision points removed (%)"}
     description = "Share of decision points removed over time after sending and after nothing"
     note = "Bars: 95 % intervals over people."
-    return finish_picture(figure, description, note, **labels, title="Removal over time, by action")
+    return finish_picture(axes, description, note, **labels, title="Removal over time, by action")
 
 
 def draw_limits(measures: Measures, sensitivity: tuple[Sensitivity, ...], kind: str) -> Picture:
     """At several limits the mean effect (`effects`), or the send rate and the share removed (`rates`)."""
-    figure, axes = figures.new_figure(**figures.SMALL)
+    axes = figures.new_figure(**figures.SMALL)[1]
     *grid, unlimited = sensitivity
     limit = measures.fitted.critic_.limit_name
     taus = [row.tau for row in grid]
@@ -104,4 +104,4 @@ def draw_limits(measures: Measures, sensitivity: tuple[Sensitivity, ...], kind: 
     axes.set_xscale("log")
     axes.minorticks_off()
     axes.set_xticks(taus, [row.label for row in grid])
-    return finish_picture(figure, *texts, x="τ (height of the limit)", **labels)
+    return finish_picture(axes, *texts, x="τ (height of the limit)", **labels)

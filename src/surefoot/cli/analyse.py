@@ -207,7 +207,7 @@ def effects(
     if at is not None:
         options["at"] = [application.parse_values(text) for text in at]
     report = analyse_study(described, logs, section=_change_effects(described, options))
-    texts = {csv: csv_text(report.to_frame()), latex: report.to_latex()}
+    texts = {csv: csv_text(report.to_frame("pyarrow")), latex: report.to_latex()}
     data = report.to_dict() if as_json else None
     application.show_result(
         report, data, html, title=f"Effects in {logs.name}", source=application.name_source(logs, study), texts=texts
@@ -283,7 +283,7 @@ def show_personalisation(
             application.INTERRUPTED if out is not None else "Interrupted. With --out finished parts are kept.", err=True
         )
         raise
-    texts: dict[Path | None, str] = {csv: csv_text(result.to_frame())}
+    texts: dict[Path | None, str] = {csv: csv_text(result.to_frame("pyarrow"))}
     if out is not None:
         texts[out / "personalised.json"] = json_text(result.to_dict()) + "\n"
     source = application.name_source(logs, study)

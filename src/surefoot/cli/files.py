@@ -71,7 +71,7 @@ def heartsteps_v1(
 
     name = "logs.csv" if as_csv else "logs.parquet"
     with new_folder(out) as folder:
-        data = heartsteps_v1(path)
+        data = heartsteps_v1(path, backend="pyarrow")
         (folder / "study.toml").write_text(study_text(), encoding="utf-8")
         _write_table(data.frame, folder / name)
     if as_json:

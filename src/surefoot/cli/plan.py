@@ -86,7 +86,7 @@ def size(
         loaded = application.LoadedStudy(pilot, study)
         nuisance = estimate_nuisance(loaded.study, loaded.read, binary=outcome == "binary")
     trial = size_trial(outcome, days, per_day, pilot=nuisance, **given)
-    texts = {csv: csv_text(trial.to_frame()), latex: trial.to_latex(), html: trial.to_html() if html else ""}
+    texts = {csv: csv_text(trial.to_frame("pyarrow")), latex: trial.to_latex(), html: trial.to_html() if html else ""}
     with application.write_outputs(texts):
         if as_json:
             application.print_json(trial.to_dict())

@@ -1,5 +1,6 @@
 """Data frames of pandas, polars and Arrow, in and out."""
 
+import importlib.util
 import io
 from typing import Any
 
@@ -38,9 +39,16 @@ def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[
     return pa.table(arrays), str(table.implementation)
 
 
-def make_frame(data: dict[str, Any], backend: str) -> Any:
+def preferred_backend() -> str:
+    """The library of frames where no frame came in: pandas where it is installed, else pyarrow."""
+    return "pandas" if importlib.util.find_spec("pandas") else "pyarrow"
+
+
+def make_frame(data: dict[str, Any], backend: str | None) -> Any:
     """A frame of the given library (pandas, polars or pyarrow) from columns; NaN in numbers becomes missing."""
     import narwhals as nw
+
+    backend = backend or preferred_backend()
 
     # Through Arrow, so that every library receives the same types.
     table = pa.table({name: pa.array(values, from_pandas=True) for name, values in data.items()})

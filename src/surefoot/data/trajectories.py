@@ -12,12 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.data.column_kinds import KINDS, Category, ColumnSummary, Number, StateValues, VariableKind, YesNo
-from surefoot.data.frames import arrow_table, find_positions, make_frame
+from surefoot.data.frames import arrow_table, find_positions, make_frame, preferred_backend
 from surefoot.data.log_columns import PLAIN, FileSettings, LogColumn, Problems
 from surefoot.data.log_table import ColumnNames, LogFile, LogLayout, LogTable, list_files, name_file
 from surefoot.data.mean_weights import LEAST_PROBABILITY, READINGS, SURE, MeanWeights, require_reading, spread_probabilities
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability, warn_of_doubts
 from surefoot.errors import InputError, did_you_mean
+from surefoot.reports.numbers import format_number, format_percent
+from surefoot.reports.signatures import spell_out_keywords
+from surefoot.reports.summaries import Overview, Shown
 
 PADDED_TO = 16
 """A participant's decision points are padded to a multiple of this. It depends on the participant alone, so that the
@@ -33,7 +36,7 @@ Blocks = Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Trajectories:
+class Trajectories(Shown):
     """Decision points of many people, in the order of the table they came from.
 
     Make one with `from_frame`, `from_file` or `from_arrays`. Missing states and rewards are NaN: they stay missing, are left
@@ -43,8 +46,22 @@ class Trajectories:
     --------
     >>> import numpy as np
     >>> Trajectories.from_arrays(np.zeros((2, 3, 1)), np.ones((2, 3)), np.full((2, 3), np.nan))
-    Trajectories(2 people, 6 decision points, state ['s1'], actions ['nothing', 'send'], 6 rewards missing)
+    Trajectories: 2 people, 6 decision points
+    state    s1
+    actions  nothing 0 %, send 100 % of 6 available decision points
+    reward   reward: mean –, 6 missing
+    <BLANKLINE>
+    Next: .head()                       the first rows; .to_frame() gives all of them
+          .describe()                   numbers about every column
+          logs[logs.participant == ID]  some decision points: a mask, rows or a slice
+          sf.screening.screen(logs)     values that cannot be trusted
+          sf.method("hb-ts").fit(logs)  learn a policy for every participant
     """
+
+    machinery = Shown.machinery | {
+        *("blocks", "check_probabilities", "find_weight_problem", "from_arrays", "from_file", "from_frame", "mean_weights"),
+        *("one_block", "order", "participant_index", "sorted_rows", "starts", "validated"),
+    }
 
     participants: NDArray[Any]
     """Ids of the people, sorted, (people,)."""
@@ -68,8 +85,8 @@ class Trajectories:
     """One name for every action, nothing first."""
     names: ColumnNames = field(default_factory=ColumnNames)
     """What the columns are called in the frames that come in and go out."""
-    backend: str = "pyarrow"
-    """The library whose frames go out: that of the frame that came in."""
+    backend: str = field(default_factory=preferred_backend)
+    """The library whose frames go out: that of the frame that came in; without one pandas, where it is installed."""
     order: NDArray[np.int64] = field(init=False)
     """Rows sorted by participant, then time; derived."""
     starts: NDArray[np.int64] = field(init=False)
@@ -99,8 +116,8 @@ class Trajectories:
 
         >>> import surefoot as sf
         >>> logs = sf.simulators.ChainWalk(3).collect(sf.policies.coin(2), decision_points=4, seed=0)
-        >>> logs[logs.participant < 2]
-        Trajectories(2 people, 8 decision points, state ['position'], actions ['left', 'right'])
+        >>> len(logs[logs.participant < 2])
+        8
         """
         # scikit-learn's folds come as array[rows, ...].
         rows = rows[0] if isinstance(rows, tuple) and rows[1:] == (Ellipsis,) else rows
@@ -119,8 +136,8 @@ class Trajectories:
 
         >>> import surefoot as sf
         >>> logs = sf.simulators.ChainWalk(3).collect(sf.policies.coin(2), decision_points=4, seed=0)
-        >>> logs.select(participants=[0, 2])
-        Trajectories(2 people, 8 decision points, state ['position'], actions ['left', 'right'])
+        >>> logs.select(participants=[0, 2]).participants
+        array([0, 2])
         """
         return self[np.isin(self.participant_index, find_positions(self.participants, participants))]
 
@@ -132,12 +149,42 @@ class Trajectories:
         """(decision points, state variables)."""
         return len(self), len(self.state_names)
 
-    def __repr__(self) -> str:
-        missing = int(np.isnan(self.reward).sum())
-        return (
-            f"Trajectories({len(self.participants)} people, {len(self)} decision points, state {list(self.state_names)}, "
-            f"actions {list(self.action_names)}" + (f", {missing} rewards missing)" if missing else ")")
-        )
+    def _overview(self) -> Overview:
+        free = self.action[self.available]
+        shares = np.bincount(free, minlength=self.actions) / max(len(free), 1)
+        actions = [f"{name} {format_percent(share, 0)}" for name, share in zip(self.action_names, shares, strict=True)]
+        known = self.reward[~np.isnan(self.reward)]
+        mean = format_number(float(known.mean())) if known.size else "–"
+        facts = {
+            "state": ", ".join(self.state_names),
+            "actions": f"{', '.join(actions)} of {len(free):,} available decision points",
+            "reward": f"{self.names.reward}: mean {mean}, {len(self) - known.size:,} missing",
+        }
+        return Overview(f"Trajectories: {len(self.participants):,} people, {len(self):,} decision points", facts)
+
+    def head(self, rows: int = 5) -> Any:
+        """The first decision points as a frame."""
+        return self[:rows].to_frame()
+
+    def describe(self) -> Any:
+        """Numbers about every state variable and the reward, at available decision points: a frame with a row for each."""
+        values = np.column_stack([self.state, self.reward])[self.available]
+        present = [column[~np.isnan(column)] for column in values.T]
+        numbers: dict[str, Callable[[NDArray[np.float64]], Any]] = {
+            "mean": np.mean,
+            "min": np.min,
+            "median": np.median,
+            "max": np.max,
+        }
+        data: dict[str, Any] = {
+            "variable": [*self.state_names, self.names.reward],
+            "present": [len(column) for column in present],
+            "missing": [len(values) - len(column) for column in present],
+            "sd": [float(column.std(ddof=1)) if column.size > 1 else np.nan for column in present],
+        }
+        for name, measure in numbers.items():
+            data[name] = [float(measure(column)) if column.size else np.nan for column in present]
+        return make_frame(data, self.backend)
 
     @property
     def participant(self) -> NDArray[Any]:
@@ -198,14 +245,19 @@ class Trajectories:
         return _read_roles(read, participant, time, state, action, reward, available, probability, probability_of, actions)
 
     @classmethod
+    @spell_out_keywords(from_frame.__func__, without=("cls", "frame"))  # type: ignore[attr-defined]
     def from_file(cls, path: str | Path, *, file: FileSettings = PLAIN, **roles: Any) -> Trajectories:
         """Read one file (.csv, .tsv, .parquet, .xlsx; text may be packed as .gz); errors name its lines.
 
         `file` says how it writes numbers and times; the other arguments are those of `from_frame`.
         """
+
+        def read(layout: LogLayout) -> tuple[LogTable, str]:
+            return LogFile(location).read(replace(layout, settings=file)), preferred_backend()
+
         with name_file(path):
             (location,) = list_files(path)
-            return _read_roles(lambda layout: (LogFile(location).read(replace(layout, settings=file)), "pyarrow"), **roles)
+            return _read_roles(read, **roles)
 
     @classmethod
     def from_arrays(
@@ -443,8 +495,8 @@ def join_logs(first: Trajectories, later: Trajectories) -> Trajectories:
 
     >>> import surefoot as sf
     >>> logs = sf.simulators.ChainWalk(3).collect(sf.policies.coin(2), decision_points=6, seed=0)
-    >>> join_logs(logs[logs.time < 4], logs[logs.time >= 4])
-    Trajectories(3 people, 18 decision points, state ['position'], actions ['left', 'right'])
+    >>> len(join_logs(logs[logs.time < 4], logs[logs.time >= 4]))
+    18
     """
     for name, ours, theirs in (
         ("state variables", first.state_names, later.state_names),

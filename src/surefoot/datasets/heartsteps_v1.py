@@ -22,6 +22,7 @@ from surefoot.data.frames import make_frame
 from surefoot.data.log_table import LogTable
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
+from surefoot.reports.summaries import Shown
 from surefoot.study import Study
 from surefoot.study.log_reader import parse_logs
 
@@ -52,8 +53,8 @@ MISSING = ("", "NA", "unknown")
 DATE = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})[ T](\d{1,2}):(\d{2})(?::(\d{2}))?(?:\.\d*)?")
 
 
-@dataclass(frozen=True, eq=False)
-class HeartStepsV1:
+@dataclass(frozen=True, eq=False, repr=False)
+class HeartStepsV1(Shown):
     """The trial's decision points after the usual exclusions.
 
     Attributes
@@ -79,7 +80,7 @@ def study_text() -> str:
     return (files("surefoot.datasets") / "heartsteps_v1.toml").read_text(encoding="utf-8")
 
 
-def heartsteps_v1(path: str | Path, *, backend: str = "pyarrow") -> HeartStepsV1:
+def heartsteps_v1(path: str | Path, *, backend: str | None = None) -> HeartStepsV1:
     """Read `suggestions.csv`, as published or as re-saved by a spreadsheet program.
 
     Parameters

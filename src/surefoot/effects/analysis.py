@@ -152,13 +152,15 @@ class SortedRows:
     row: Codes  # Number of the row in the frame.
     problems: Problems
     unnamed: tuple[UnnamedAvailability, ...]  # Columns that look like availability, where none was named.
+    backend: str | None = None  # The library of the frame; None for Arrow, which files are read into.
 
     @classmethod
     def of_frame(cls, frame: Any, analysis: Analysis, variables: list[str], name_row: Place) -> "SortedRows":
         names = list(dict.fromkeys([*analysis.role_columns, *variables]))
         layout = LogLayout(analysis.participant, analysis.time, tuple(names))
         also = AVAILABLE_OR_NOT if analysis.available is None else None
-        logs = LogTable.of(layout.settle_missing(arrow_table(frame, names, also)[0]), analysis.participant, name_row)
+        table, library = arrow_table(frame, names, also)
+        logs = LogTable.of(layout.settle_missing(table), analysis.participant, name_row)
         problems = Problems(name_row, lambda row: logs.participants[logs.participant_index[row]].item())
         columns = {name: logs.column(name, problems) for name in names}
         time = columns[analysis.time].times()
@@ -166,7 +168,8 @@ class SortedRows:
         treatments, codes = columns[analysis.treatment].distinct()
         sent = np.array([text.lower() not in (*NO, "nothing") for text in treatments] + [False])[codes]
         unnamed = find_unnamed_availability(logs.table, names, sent.astype(np.float64))
-        rows = cls(analysis, columns, logs.participants, logs.participant_index[row], row, problems, unnamed)
+        backend = None if library == "pyarrow" else library
+        rows = cls(analysis, columns, logs.participants, logs.participant_index[row], row, problems, unnamed, backend)
         again = np.zeros(len(row), dtype=bool)
         again[1:] = (np.diff(rows.person) == 0) & (time[row[1:]] == time[row[:-1]])
         problem = "a second decision point at the same time"

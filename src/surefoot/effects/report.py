@@ -22,20 +22,22 @@ from surefoot.effects.result import (
     SampleQuality,
     assess_sample,
     fit_analysis,
-    lay_out_table,
 )
 from surefoot.errors import InputError
 from surefoot.inference.adaptive_sandwich import UpdateHistory
 from surefoot.inference.intervals import Interval, adjust_p_values, t_interval
 from surefoot.log_checks import Check, check_logs, find_worst, list_warnings
 from surefoot.log_checks.outcomes_by_action import describe_flags
-from surefoot.reports.numbers import format_interval, format_number, format_p, log_to_percent
-from surefoot.reports.summaries import WIDTH, ShownResult, latex_table, to_plain
+from surefoot.reports.numbers import format_number, format_p, log_to_percent
+from surefoot.reports.signatures import spell_out_keywords
+from surefoot.reports.summaries import WIDTH, Overview, ShownResult, latex_table, lay_out_table, to_plain
 from surefoot.screening.screen import Screen
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from rich.console import Console
+
+    from surefoot.reports.figures import Drawable
 
 NOTABLE = 0.25
 """Two ways to treat missing outcomes are both shown when they differ by more than this share of a standard error."""
@@ -196,9 +198,11 @@ class EffectsReport(ShownResult):
     groups: tuple[GroupSummary, ...] = ()
     """Prompts, outcomes, missing values and effects of the groups in `[groups]`."""
 
-    def __repr__(self) -> str:
-        first = self.table[0]
-        return f"EffectsReport({first.effect} {format_number(first.estimate)} ({format_interval(first)}), {self.verdict})"
+    def _overview(self) -> Overview:
+        sample = f"{self.quality.people_counted:,} people, {self.quality.counted:,} decision points"
+        facts = {"finding": self.sentences[0], "checks": self.verdict, "standard errors": self.errors}
+        heading = f"Effects by {ESTIMATORS[self.estimator].label}: {sample}"
+        return Overview(heading, facts, _add_headers(_list_cells(self.table)))
 
     @property
     def verdict(self) -> str:
@@ -216,10 +220,11 @@ class EffectsReport(ShownResult):
         rows = [*self.table, *([] if self.mean_outcome is None else [self.mean_outcome])]
         return [row for row in rows if np.isfinite(row.ratio)]
 
-    def to_frame(self, backend: str = "pyarrow") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """The table, one row for each effect."""
         rows = [asdict(row) for row in self.table]
-        return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)
+        data = {name: [row[name] for row in rows] for name in rows[0]}
+        return make_frame(data, backend or self.main.points.order.backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
@@ -266,9 +271,8 @@ class EffectsReport(ShownResult):
             return lay_out_table(cells, ("", "usual", "[0.025", "0.975]", "adaptive", "[0.025", "0.975]", "ratio"))
 
         def lay_out(rows: Sequence[EffectRow]) -> str:
-            cells = _list_cells(rows)
-            headers = ("", "coef", "std err", "[0.025", "0.975]", "P>|t|", "p (Holm)")
-            return lay_out_table(cells, headers[: len(cells[0])])
+            headers, *cells = _add_headers(_list_cells(rows))
+            return lay_out_table(cells, headers)
 
         text = render(
             "effects_summary.txt",
@@ -285,13 +289,16 @@ class EffectsReport(ShownResult):
 
     def render_page(self, *, title: str, source: str) -> str:
         """A self-contained HTML page."""
+        from surefoot.reports.figures import new_page_figure
         from surefoot.reports.render import inline_svg, render
 
         forest = "Forest plot: " + "; ".join(f"{row.effect} {row.estimate:.3g}" for row in self._forest_rows)
-        charts = [(inline_svg(self.plot(), forest), "Intervals are corrected for few participants.")]
+        charts = [(inline_svg(self.plot(ax=new_page_figure()), forest), "Intervals are corrected for few participants.")]
         if self.curve is not None:
             first, last = (format_number(float(self.curve.effect[end])) for end in (0, -1))
-            line = inline_svg(self.plot_curve(self.curve), f"Effect over {self.curve.over}, from {first} to {last}")
+            line = inline_svg(
+                self.plot_curve(ax=new_page_figure()), f"Effect over {self.curve.over}, from {first} to {last}"
+            )
             charts.append(
                 (line, "A straight line with its pointwise 95 % band; a trend of another shape would look otherwise.")
             )
@@ -318,15 +325,15 @@ class EffectsReport(ShownResult):
             return "log relative risk"
         return "outcome" if analysis.transform == "none" else analysis.transform.replace("x", analysis.outcome)
 
-    def plot(self) -> "Figure":
+    def plot(self, *, ax: "Drawable" = None) -> "Axes":
         """A forest plot of the effects; ratios also as per cent along the upper edge."""
-        from surefoot.reports.figures import BLUE, GREY, INK, add_legend, label_axes, new_figure
+        from surefoot.reports.figures import BLUE, GREY, INK, add_legend, choose_axes, label_axes
 
         rows = self._forest_rows
         heights = np.arange(len(rows))
         values = np.array([row.estimate for row in rows])
         ends = np.array([(row.estimate - row.low, row.high - row.estimate) for row in rows]).T
-        figure, axes = new_figure(width=5.6, height=1.5 + 0.5 * len(rows))
+        axes = choose_axes(ax, width=5.6, height=1.5 + 0.5 * len(rows))
         axes.axvline(0, color=INK, linewidth=0.8, linestyle="--", label="no effect")
         label = "estimate, 95 % interval"
         axes.errorbar(values, heights, xerr=ends, fmt="o", color=BLUE, markersize=5, linewidth=1.4, capsize=3, label=label)
@@ -334,7 +341,7 @@ class EffectsReport(ShownResult):
         axes.set_yticks(heights, labels)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         label_axes(axes, x=f"Effect on {self._unit}", y="", title="Effects")
-        add_legend(figure, axes)
+        add_legend(axes)
         if self.words.relative:
             low, high = axes.get_xlim()
             marks = [mark for mark in (-75, -50, -25, 0, 25, 50, 100, 200, 400) if low < math.log1p(mark / 100) < high]
@@ -345,21 +352,24 @@ class EffectsReport(ShownResult):
             upper.tick_params(colors=GREY, labelsize="small")
             upper.spines[["right", "left", "bottom"]].set_visible(False)
             upper.spines["top"].set_color(GREY)
-        return figure
+        return axes
 
-    def plot_curve(self, curve: EffectCurve) -> "Figure":
-        """The effect over study days."""
-        from surefoot.reports.figures import BLUE, INK, add_legend, label_axes, new_figure
+    def plot_curve(self, *, ax: "Drawable" = None) -> "Axes":
+        """The effect over study days, where they are known."""
+        from surefoot.reports.figures import BLUE, INK, add_legend, choose_axes, label_axes
 
-        figure, axes = new_figure(width=5.6, height=3.4)
+        curve = self.curve
+        if curve is None:
+            raise InputError("the effect has no curve: no study day is known, or too little for a line")
+        axes = choose_axes(ax, width=5.6, height=3.4)
         axes.axhline(0, color=INK, linewidth=0.8, linestyle="--", label="no effect")
         axes.fill_between(curve.values, curve.low, curve.high, color=BLUE, alpha=0.2, linewidth=0, label="95 % interval")
         axes.plot(curve.values, curve.effect, color=BLUE, linewidth=1.8, label="effect")
         axes.margins(x=0)
         x = f"{curve.over} of the study" if curve.over == "day" else curve.over
         label_axes(axes, x=x, y=f"Effect on {self._unit}", title=f"Effect over {curve.over}")
-        add_legend(figure, axes, columns=3)
-        return figure
+        add_legend(axes, columns=3)
+        return axes
 
 
 def _list_cells(rows: Sequence[EffectRow]) -> list[list[str]]:
@@ -372,6 +382,11 @@ def _list_cells(rows: Sequence[EffectRow]) -> list[list[str]]:
     return lines
 
 
+def _add_headers(cells: list[list[str]]) -> list[list[str]]:
+    return [["", "coef", "std err", "[0.025", "0.975]", "P>|t|", "p (Holm)"][: len(cells[0])], *cells]
+
+
+@spell_out_keywords(Analysis)
 def analyse(
     frame: Any,
     *,

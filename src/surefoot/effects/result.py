@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import fdtrc, stdtr, stdtrit
 
+from surefoot.data.frames import make_frame
 from surefoot.data.log_columns import Place, frame_row
 from surefoot.data.suspect_columns import warn_of_doubts
 from surefoot.effects.adaptive_errors import adapt_errors
@@ -29,9 +30,12 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.adaptive_sandwich import UpdateHistory
 from surefoot.inference.intervals import Interval, t_interval
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION
-from surefoot.reports.numbers import describe_p
+from surefoot.reports.numbers import describe_p, format_p
+from surefoot.reports.signatures import spell_out_keywords
+from surefoot.reports.summaries import Overview, Shown, Summary, lay_out_table
 
 Contrast = ArrayLike | Mapping[str, float]
+COEFFICIENT_HEADERS = ("", "coef", "std err", "t", "P>|t|", "[0.025", "0.975]")
 TAIL = 3.0
 """An outcome is extreme beyond this many robust standard deviations (1.4826 MAD) of a fit that does not know the action."""
 
@@ -150,8 +154,9 @@ class JointTest:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EffectResult:
-    """A fitted effect; `params` are the effect's coefficients, `nuisance_params` the controls'."""
+class EffectResult(Shown):
+    """A fitted effect with the names of statsmodels; `params` are the effect's coefficients, `nuisance_params` the
+    controls'."""
 
     estimator: str
     """Its name, such as `wcls`."""
@@ -188,9 +193,28 @@ class EffectResult:
     def has_both_errors(self) -> bool:
         return self.adaptive is not None
 
-    def __repr__(self) -> str:
-        effects = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.names, self.params, strict=True))
-        return f"EffectResult({self.estimator} of {self.points.analysis.outcome}: {effects}; {self.people} participants)"
+    def _overview(self) -> Overview:
+        analysis = self.points.analysis
+        heading = f"Effect of {analysis.treatment} on {analysis.outcome} by {ESTIMATORS[self.estimator].label}"
+        facts = {"sample": f"{self.people:,} people, {self.rows:,} decision points", "standard errors": self.errors}
+        return Overview(heading, facts, [COEFFICIENT_HEADERS, *self._list_cells()])
+
+    def _list_cells(self) -> list[list[str]]:
+        """A row for every coefficient, as statsmodels prints it."""
+        cells = []
+        for name, *numbers, p, low, high in zip(
+            self.names, self.params, self.bse, self.tvalues, self.pvalues, *self.conf_int().T, strict=True
+        ):
+            ends = [f"{number:.4f}" for number in (*numbers, low, high)]
+            cells.append([name, *ends[:3], format_p(p), *ends[3:]])
+        return cells
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row for each coefficient: effect, estimate, standard_error, t, p_value, low, high."""
+        low, high = self.conf_int().T
+        numbers = (list(self.names), self.params, self.bse, self.tvalues, self.pvalues, low, high)
+        names = ("effect", "estimate", "standard_error", "t", "p_value", "low", "high")
+        return make_frame(dict(zip(names, numbers, strict=True)), backend or self.points.order.backend)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -319,20 +343,19 @@ class EffectResult:
             label = f"{chosen} against {against or actions[0]}, {label}"
         return self.t_test(matrix[1:].ravel(), names=(label,))
 
-    def summary(self) -> str:
+    def summary(self) -> Summary:
         """The table of coefficients, as statsmodels prints a fit, with counts of the sample."""
-        columns = (self.params, self.bse, self.tvalues, self.pvalues, *self.conf_int().T)
-        rows = [[name, *(f"{values[j]:.4f}" for values in columns)] for j, name in enumerate(self.names)]
         estimator = ESTIMATORS[self.estimator]
         analysis = self.points.analysis
-        return "\n".join([
+        lines = [
             f"Causal excursion effect ({estimator.estimand}) by {estimator.label}",
             f"outcome {analysis.outcome}, treatment {analysis.treatment}, {self.people} participants, {self.rows:,} rows, "
             f"{self.df_resid} degrees of freedom",
-            lay_out_table(rows, ("", "coef", "std err", "t", "P>|t|", "[0.025", "0.975]")),
+            lay_out_table(self._list_cells(), COEFFICIENT_HEADERS),
             f"All coefficients are 0: {self.joint_test()}",
             *assess_sample(self.points).describe(),
-        ])  # fmt: skip
+        ]
+        return Summary("\n".join(lines))
 
     def _read_contrast(self, contrast: Contrast) -> Floats:
         if isinstance(contrast, Mapping):
@@ -346,17 +369,6 @@ class EffectResult:
         if matrix.ndim != 2 or matrix.shape[1] != len(self.params):
             raise InputError(f"a contrast needs {len(self.params)} numbers, for {self.names}; got shape {matrix.shape}")
         return matrix
-
-
-def lay_out_table(rows: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
-    """Columns side by side between rules, the first to the left, the others to the right."""
-    widths = [max(len(row[j]) for row in (headers, *rows)) for j in range(len(headers))]
-    lines = []
-    for row in (headers, *rows):
-        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join([row[0].ljust(widths[0]), *cells]))
-    rule = len(lines[0])
-    return "\n".join(["=" * rule, lines[0].rstrip(), "-" * rule, *lines[1:], "=" * rule])
 
 
 class Options(TypedDict, total=False):
@@ -379,6 +391,7 @@ class Options(TypedDict, total=False):
     actions: Sequence[str] | None
 
 
+@spell_out_keywords(Analysis)
 def excursion_effect(
     frame: Any, *, estimator: str = "wcls", name_row: Place = frame_row, **options: Unpack[Options]
 ) -> EffectResult:
@@ -464,8 +477,9 @@ def fit_analysis(
     return result
 
 
+@spell_out_keywords(Analysis)
 def wcls(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """Weighted and centred least squares for a continuous outcome.
+    """Estimate the effect on a continuous outcome by weighted and centred least squares (WCLS).
 
     Parameters
     ----------
@@ -482,14 +496,15 @@ def wcls(frame: Any, **options: Unpack[Options]) -> EffectResult:
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
     >>> columns = {"participant": "participant", "time": "time", "outcome": "reward", "treatment": "action"}
-    >>> wcls(logs.to_frame(), **columns, probability=0.5, controls=["engagement"])
-    EffectResult(wcls of reward: Intercept 153.5; 20 participants)
+    >>> wcls(logs.to_frame(), **columns, probability=0.5, controls=["engagement"]).params.round(1)
+    array([153.5])
     """
     return excursion_effect(frame, estimator="wcls", **options)
 
 
+@spell_out_keywords(Analysis)
 def emee(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """The estimator for the marginal excursion effect on a binary outcome, as log relative risk.
+    """Estimate the effect on an outcome that is 0 or 1, as a log relative risk (EMEE).
 
     Parameters
     ----------
@@ -506,14 +521,16 @@ def emee(frame: Any, **options: Unpack[Options]) -> EffectResult:
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
     >>> frame = logs.with_values(reward=(logs.reward > 1000).astype(float)).to_frame()
-    >>> emee(frame, participant="participant", time="time", outcome="reward", treatment="action", probability=0.5)
-    EffectResult(emee of reward: Intercept 0.07748; 20 participants)
+    >>> columns = {"participant": "participant", "time": "time", "outcome": "reward", "treatment": "action"}
+    >>> emee(frame, **columns, probability=0.5).params.round(4)
+    array([0.0775])
     """
     return excursion_effect(frame, estimator="emee", **options)
 
 
+@spell_out_keywords(Analysis)
 def emee2(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """EMEE without weights, for a binary outcome.
+    """Estimate the effect on an outcome that is 0 or 1 without weights (EMEE2).
 
     Parameters
     ----------
@@ -530,14 +547,16 @@ def emee2(frame: Any, **options: Unpack[Options]) -> EffectResult:
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
     >>> frame = logs.with_values(reward=(logs.reward > 1000).astype(float)).to_frame()
-    >>> emee2(frame, participant="participant", time="time", outcome="reward", treatment="action", probability=0.5)
-    EffectResult(emee2 of reward: Intercept 0.07748; 20 participants)
+    >>> columns = {"participant": "participant", "time": "time", "outcome": "reward", "treatment": "action"}
+    >>> emee2(frame, **columns, probability=0.5).params.round(4)
+    array([0.0775])
     """
     return excursion_effect(frame, estimator="emee2", **options)
 
 
+@spell_out_keywords(Analysis)
 def dcee(frame: Any, **options: Unpack[Options]) -> EffectResult:
-    """The distal causal excursion effect on one outcome at the end.
+    """Estimate the effect on one distal outcome at the end of the study (DCEE).
 
     Parameters
     ----------

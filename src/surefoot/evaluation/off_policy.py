@@ -233,7 +233,9 @@ def evaluate(
     checks: Sequence[Check] | None = None,
     seed: int = 0,
 ) -> OffPolicy:
-    """Values of policies by name, of the baselines (`never`, `always`, or `always walk` …) and of the logging policy.
+    """Estimate from logs what policies are worth.
+
+    The baselines (`never`, `always`, or `always walk` …) and the logging policy are evaluated with them.
 
     Parameters
     ----------
@@ -341,6 +343,7 @@ def evaluate(
         long_run=later,
         checks=check_logs(logs) if checks is None else tuple(checks),
         notes=(*(collection or CollectionSection()).describe(logs), *notes, *cautions),
+        backend=logs.backend,
     )
 
 
@@ -394,11 +397,12 @@ def _make_value(policy: str, estimator: Estimator, scores: Scores, logged: Score
 
 
 def score_method(method: Method, logs: Trajectories, y: None = None) -> float:
-    """The doubly robust value of a method by logs, per decision point; no decision point judges what was learned from it.
+    """Estimate from logs what a method is worth per decision point, by the doubly robust estimator.
 
-    One policy for anybody that was learned from other people is judged as it is. In every other case the method is learned
-    anew from these logs without the fold that judges it: by participant where one policy serves anybody, else by time. So
-    `GridSearchCV(method, grid, scoring=score_method)` works with folds of people, also for policies per participant.
+    No decision point judges what was learned from it. One policy for anybody that was learned from other people is judged as
+    it is. In every other case the method is learned anew from these logs without the fold that judges it: by participant
+    where one policy serves anybody, else by time. So `GridSearchCV(method, grid, scoring=score_method)` works with folds of
+    people, also for policies per participant.
 
     Parameters
     ----------

@@ -12,10 +12,10 @@ from surefoot.inference.intervals import Interval, describe_roughness
 from surefoot.log_checks import Check, list_warnings
 from surefoot.reports import figures
 from surefoot.reports.numbers import RewardUnit, format_interval, format_number, format_value
-from surefoot.reports.summaries import ShownResult, make_table, to_plain
+from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from rich.console import Console
 
 LOGGED = "as logged"
@@ -102,6 +102,7 @@ class OffPolicy(ShownResult):
     """Values of several policies from the same logs."""
 
     page_title: ClassVar[str] = "Values of policies"
+    machinery = ShownResult.machinery | {"backend"}
 
     people: int
     """The number of participants with a decision point that counts."""
@@ -129,10 +130,24 @@ class OffPolicy(ShownResult):
     """Whether the logs agree with their description."""
     notes: tuple[str, ...] = ()
     """What a reader should know before the values."""
+    backend: str | None = None
+    """The library whose frames go out: that of the logs."""
 
-    def __repr__(self) -> str:
-        names = ", ".join(row.policy for row in self.overlap)
-        return f"OffPolicy({names}: {self.people} people, {self.decision_points} decision points)"
+    def _overview(self) -> Overview:
+        rows = [["policy", "value", "more than was logged"]]
+        for value in (self.value(row.policy) for row in self.overlap):
+            ends = [
+                f"{format_value(interval)} ({format_interval(interval)})" for interval in (value.value, value.difference)
+            ]
+            rows.append([value.policy, ends[0], "–" if value.policy == LOGGED else ends[1]])
+        cautions = [*list_warnings(self.checks), *(row.warning for row in self.overlap if row.warning), *self.notes]
+        facts = {
+            "outcome": f"mean {self.unit} per decision point, with 95 % interval",
+            "estimator": f"{PREFERRED}; {self.critic} critic, cross-fitted by {self.cross_fit}",
+            "cautions": f"{len(cautions)}: see .summary()" if cautions else "none",
+        }
+        heading = f"Values of policies: {self.people:,} people, {self.decision_points:,} decision points"
+        return Overview(heading, facts, rows)
 
     def value(self, policy: str, estimator: str = PREFERRED) -> Value:
         """Value of one policy by one estimator."""
@@ -151,7 +166,7 @@ class OffPolicy(ShownResult):
 
         return write_sentences("evaluate.txt", unit=self.unit, values=(), contrasts=(), long_run=self.long_run)
 
-    def to_frame(self, backend: str = "pyarrow") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """One row per policy and estimator, in columns policy, estimator, value, standard_error, low, high, difference, …"""
         columns: dict[str, list[Any]] = {
             "policy": [row.policy for row in self.values],
@@ -161,12 +176,12 @@ class OffPolicy(ShownResult):
             columns[name] = [getattr(row.value, name) for row in self.values]
         for name, end in (("difference", "value"), ("difference_low", "low"), ("difference_high", "high")):
             columns[name] = [getattr(row.difference, end) for row in self.values]
-        return make_frame(columns, backend)
+        return make_frame(columns, backend or self.backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
         return {
-            **to_plain(self),
+            **{name: value for name, value in to_plain(self).items() if name != "backend"},
             "unit": str(self.unit),
             "overlap": [{**to_plain(row), "send_rate": row.send_rate} for row in self.overlap],
             "long_run": [{**to_plain(row), "disagreement": row.disagreement} for row in self.long_run],
@@ -219,15 +234,15 @@ class OffPolicy(ShownResult):
             table.add_row(escape(later.policy), immediate, *value, *difference)
         console.print(table)
 
-    def plot(self, field: str = "value") -> "Figure":
+    def plot(self, field: str = "value", *, ax: figures.Drawable = None) -> "Axes":
         """Values (or `difference`s from the logging policy) of the policies with intervals, by every estimator."""
         names = [row.policy for row in self.overlap]
-        figure, axes = figures.new_figure(width=5.2, height=2.0 + 0.55 * len(names))
+        axes = figures.choose_axes(ax, width=5.2, height=2.0 + 0.55 * len(names))
         distance = 0.64 / len(self.estimators)
         for number, estimator in enumerate(self.estimators):
             values, ends = figures.interval_bars([getattr(self.value(name, estimator), field) for name in names])
             height = np.arange(len(names)) + distance * (number - (len(self.estimators) - 1) / 2)
-            look = {"fmt": "o", "color": COLOURS[number % len(COLOURS)], "markersize": 4, "linewidth": 1.2}
+            look: dict[str, Any] = {"fmt": "o", "color": COLOURS[number % len(COLOURS)], "markersize": 4, "linewidth": 1.2}
             axes.errorbar(values, height, xerr=ends, label=find_estimator(estimator).label, **look)
         logged = getattr(self.value(LOGGED), field).value
         axes.axvline(logged, color=figures.INK, linewidth=0.8, linestyle="--", label=LOGGED)
@@ -235,12 +250,12 @@ class OffPolicy(ShownResult):
         axes.set_ylim(len(names) - 0.5, -0.5)
         title = "Value" if field == "value" else "More than was logged"
         figures.label_axes(axes, x=f"{self.unit} per decision point", y="", title=title)
-        figures.add_legend(figure, axes)
-        return figure
+        figures.add_legend(axes)
+        return axes
 
-    def plot_overlap(self) -> "Figure":
+    def plot_overlap(self, *, ax: figures.Drawable = None) -> "Axes":
         """Effective sample size of every policy as a share of the decision points."""
-        figure, axes = figures.new_figure(width=5.2, height=1.5 + 0.4 * len(self.overlap))
+        axes = figures.choose_axes(ax, width=5.2, height=1.5 + 0.4 * len(self.overlap))
         for is_poor, label, colour in ((False, "enough", figures.BLUE), (True, "too little", figures.ORANGE)):
             heights = [number for number, row in enumerate(self.overlap) if bool(row.warning) == is_poor]
             if heights:
@@ -251,8 +266,8 @@ class OffPolicy(ShownResult):
         axes.set_ylim(len(self.overlap) - 0.5, -0.5)
         axes.set_xlim(0, 100)
         figures.label_axes(axes, x="effective sample size (% of decision points)", y="", title="Overlap with the logs")
-        figures.add_legend(figure, axes)
-        return figure
+        figures.add_legend(axes)
+        return axes
 
     def render_page(self, *, title: str, source: str) -> str:
         from surefoot.reports.render import embed_pictures, render
@@ -261,9 +276,13 @@ class OffPolicy(ShownResult):
         dashed = "Dots are estimates, bars 95 % intervals over people where there are any. Dashed: the mean of the logs."
         right = "A policy to the right of the dashed line is worth more than the logging policy."
         pictures = [
-            (self.plot(), alternative, dashed),
-            (self.plot("difference"), "Differences from the logging policy", right),
-            (self.plot_overlap(), "Effective sample sizes", "How much the logs say about each policy."),
+            (self.plot(ax=figures.new_page_figure()), alternative, dashed),
+            (self.plot("difference", ax=figures.new_page_figure()), "Differences from the logging policy", right),
+            (
+                self.plot_overlap(ax=figures.new_page_figure()),
+                "Effective sample sizes",
+                "How much the logs say about each policy.",
+            ),
         ]
         return render(
             "evaluate.html",

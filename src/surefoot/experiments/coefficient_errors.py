@@ -176,7 +176,8 @@ def draw_errors(rows: Sequence[engine.Row], shape: tuple[int, int], width: float
         panel.text(0.5, 0.5, "dashed: without the screen", ha="center", color=figures.INK)
     for first in axes[:, 0]:
         first.set_ylabel("coefficient error\n(least squares on clean data = 1)", color=figures.INK)
-    figures.add_legend(figure, axes[0, 0], columns=len(LINES))
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(LINES), **figures.LEGEND)
     return figure
 
 

@@ -58,7 +58,7 @@ class Coefficients:
     def of(self, part: str, feature: str, action: str) -> Coefficient:
         return next(row for row in self.rows if (row.part, row.feature, row.action) == (part, feature, action))
 
-    def to_frame(self, backend: str = "pyarrow") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """One row per participant (or `everyone`) and coefficient."""
         return make_frame(self.individual, backend)
 

@@ -28,20 +28,22 @@ from surefoot.inference.intervals import FEW_PEOPLE, sum_by_participant
 from surefoot.inference.sandwich import MOST_REFITTED, count_coefficients, takes_refits
 from surefoot.learning.methods import Method
 from surefoot.numerics.parallel import Progress
-from surefoot.reports.numbers import RewardUnit, format_interval, format_value
-from surefoot.reports.summaries import ShownResult, make_table, to_plain
+from surefoot.reports.numbers import RewardUnit, format_interval, format_percent, format_signed, format_value
+from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 from surefoot.study import Study
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from rich.console import Console
+
+    from surefoot.reports.figures import Drawable
 
 LEFT_OUT = "What was left out"
 
 
 @dataclass(frozen=True)
 class Card:
-    """A verdict of the audit with its reasons, and sections of (heading, sentences); a sentence may hold no markup."""
+    """A policy in words: the verdict of the audit with its reasons, and sections of (heading, sentences) without markup."""
 
     title: str
     """The heading of the card."""
@@ -64,7 +66,7 @@ class Card:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(ShownResult):
-    """A policy explained."""
+    """What a policy does in words, curves and coefficients with their intervals."""
 
     page_title: ClassVar[str] = "Policy card"
 
@@ -97,14 +99,20 @@ class Explanation(ShownResult):
     differences: tuple[Difference, ...]
     """How people differ, and how far everybody was drawn towards the population; empty without partial pooling."""
 
-    def __repr__(self) -> str:
-        most = max(self.curves, key=lambda curve: curve.largest_change, default=None)
-        moved = "" if most is None else f"; {most.variable} moves a probability by {100 * most.largest_change:.0f} points"
-        audit = "not audited" if self.audit is None else f"audit: {self.audit.verdict}"
-        return (
-            f"<Explanation of {self.method_name}: {self.people} people; sends at {100 * self.send_rate:.0f} % of decision "
-            f"points, the logs at {100 * self.logged_rate:.0f} %{moved}; {audit}>"
-        )
+    def _overview(self) -> Overview:
+        logs = self.fitted.logs_
+        rows = [["state variable", "action", "change in its probability", "95 % interval"]]
+        for curve in sorted(self.curves, key=lambda curve: -curve.largest_change):
+            changes = [(row[code], logs.action_names[code]) for row in curve.changes for code in range(1, logs.actions)]
+            change, action = max(changes, key=lambda pair: abs(pair[0].value))
+            value, low, high = (format_signed(100 * end, 0) for end in (change.value, change.low, change.high))
+            rows.append([curve.variable, action, f"{value} points", f"{low} to {high}"])
+        facts = {
+            "sends at": f"{format_percent(self.send_rate, 0)} of decision points",
+            "logs": f"{format_percent(self.logged_rate, 0)} of decision points",
+            "audit": "not given: pass audit=sf.audit.audit(fitted)" if self.audit is None else self.audit.verdict,
+        }
+        return Overview(f"Explanation of {self.method_name}: {self.people} people", facts, rows)
 
     @property
     def people(self) -> int:
@@ -182,9 +190,9 @@ class Explanation(ShownResult):
         reasons = tuple(f"{check.name}: {check.reason}" for check in checks if check.verdict != "fine")
         return Card(title, "" if self.audit is None else self.audit.verdict, reasons, tuple(sections))
 
-    def to_frame(self, backend: str = "pyarrow") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """One row per participant (or `everyone`) and coefficient."""
-        return self.coefficients.to_frame(backend)
+        return self.coefficients.to_frame(backend or self.fitted.logs_.backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
@@ -233,14 +241,16 @@ class Explanation(ShownResult):
             table.add_row(*names, format_value(row.interval), format_interval(row.interval), *counts)
         console.print(table)
 
-    def plot(self) -> "Figure":
+    def plot(self, *, ax: "Drawable" = None) -> "Axes":
         """The coefficients behind the policy with their intervals."""
         from surefoot.explain.page import draw_coefficients
 
-        return draw_coefficients(self.fitted, self.coefficients, self.fitted.coefficient_parts_[-1].part, self.unit)[0]
+        part = self.fitted.coefficient_parts_[-1].part
+        return draw_coefficients(self.fitted, self.coefficients, part, self.unit, ax)[0]
 
     def render_page(self, *, title: str, source: str) -> str:
         from surefoot.explain import page
+        from surefoot.reports.figures import new_page_figure
         from surefoot.reports.render import embed_pictures, render
 
         people = page.draw_people(self.send_rates, self.logged_rate)
@@ -254,7 +264,7 @@ class Explanation(ShownResult):
             consequences=embed_pictures(map(page.draw_lags, self.consequences)),
             when=embed_pictures([*map(page.draw_course, self.courses), people]),
             charts=embed_pictures(
-                page.draw_coefficients(self.fitted, self.coefficients, part.part, self.unit)
+                page.draw_coefficients(self.fitted, self.coefficients, part.part, self.unit, new_page_figure())
                 for part in reversed(self.fitted.coefficient_parts_)
             ),
             source=source,
@@ -271,7 +281,7 @@ def explain(
     most_people: int | None = OWN_PEOPLE,
     progress: Progress | None = None,
 ) -> Explanation:
-    """Explain a fitted method.
+    """Explain a fitted method: what its policy does, when, and why.
 
     Parameters
     ----------

@@ -7,14 +7,14 @@ from surefoot.explain.coefficients import Coefficients, Difference, choose_coeff
 from surefoot.explain.response import ActionConsequence, Curve, TimeCourse, spread_evenly
 from surefoot.learning.methods import Method
 from surefoot.reports import figures
-from surefoot.reports.figures import Picture, finish_picture
+from surefoot.reports.figures import Drawable, Picture, finish_picture
 from surefoot.reports.numbers import RewardUnit
 
 SHOWN_PEOPLE = 60
 """A figure with a mark for each participant shows at most this many, evenly spaced."""
 
 
-def draw_coefficients(fitted: Method, coefficients: Coefficients, part: str, unit: RewardUnit) -> Picture:
+def draw_coefficients(fitted: Method, coefficients: Coefficients, part: str, unit: RewardUnit, ax: Drawable) -> Picture:
     """A forest plot: features in the order of the state, the intercept last, for both parts."""
     logs = fitted.logs_
     names = logs.action_names
@@ -23,7 +23,7 @@ def draw_coefficients(fitted: Method, coefficients: Coefficients, part: str, uni
     rows = choose_coefficients(every)
     rows.sort(key=lambda row: (names.index(row.action), features.index(row.feature)))
     values, ends = figures.interval_bars([row.interval for row in rows])
-    figure, axes = figures.new_figure(width=figures.SMALL["width"], height=1.6 + 0.33 * len(rows))
+    axes = figures.choose_axes(ax, width=figures.SMALL["width"], height=1.6 + 0.33 * len(rows))
     label = f"{fitted.pooling_.estimates.lower()}, 95 % interval"
     axes.errorbar(
         values, np.arange(len(rows)), xerr=ends, fmt="o", color=figures.BLUE, markersize=4, linewidth=1.2, label=label
@@ -40,19 +40,19 @@ def draw_coefficients(fitted: Method, coefficients: Coefficients, part: str, uni
         note = "To the right of the dashed line: more likely to send."
     if len(rows) < len(every):
         note += f" The {len(rows)} largest of {len(every)}, in units of their standard errors; the table has all."
-    return finish_picture(figure, f"Coefficients of the {part} with intervals", note, x=x, y="", title=title)
+    return finish_picture(axes, f"Coefficients of the {part} with intervals", note, x=x, y="", title=title)
 
 
 def draw_lags(consequence: ActionConsequence) -> Picture:
     """The change in the outcome after an action."""
-    figure, axes = figures.new_figure(**figures.SMALL)
+    axes = figures.new_figure(**figures.SMALL)[1]
     shown = consequence.lags[: max(consequence.felt + 2, 3)]
     axes.bar([0], shown[:1], color=figures.BLUE, width=0.7, label="now")
     axes.bar(np.arange(1, len(shown)), shown[1:], color=figures.ORANGE, width=0.7, label="later")
     axes.axhline(0, color=figures.INK, linewidth=0.8)
     labels = {"x": "decision points after it", "y": "change in the outcome", "title": f"{consequence.action}, now and later"}
     note = "At the mean state, compared with doing nothing."
-    return finish_picture(figure, f"Change in the outcome after {consequence.action}", note, **labels)
+    return finish_picture(axes, f"Change in the outcome after {consequence.action}", note, **labels)
 
 
 def draw_difference(difference: Difference, unit: str) -> Picture:
@@ -60,7 +60,7 @@ def draw_difference(difference: Difference, unit: str) -> Picture:
     known = np.flatnonzero(~np.isnan(difference.individual))
     order = known[np.argsort(difference.drawn[known])]
     shown = spread_evenly(order, SHOWN_PEOPLE)
-    figure, axes = figures.new_figure(**figures.SMALL)
+    axes = figures.new_figure(**figures.SMALL)[1]
     rank = np.arange(1, len(shown) + 1)
     individual = difference.individual[shown]
     drawn = difference.drawn[shown]
@@ -71,12 +71,12 @@ def draw_difference(difference: Difference, unit: str) -> Picture:
     note = f"Individual fits were drawn {100 * difference.pulled:.0f} % of the way to the population."
     note += figures.describe_sample(len(shown), len(order), "people")
     labels = {"x": "people, by their coefficient", "y": f"{unit} per unit", "title": difference.label}
-    return finish_picture(figure, f"Own and partially pooled coefficients: {difference.label}", note, **labels)
+    return finish_picture(axes, f"Own and partially pooled coefficients: {difference.label}", note, **labels)
 
 
 def draw_curve(curve: Curve, names: tuple[str, ...]) -> Picture:
     """The probability of every action as a variable moves."""
-    figure, axes = figures.new_figure(**figures.SMALL)
+    axes = figures.new_figure(**figures.SMALL)[1]
     for code in range(1, len(names)):
         colour = figures.SERIES[(code - 1) % len(figures.SERIES)]
         mean, low, high = (100 * values[:, code] for values in (curve.probability, curve.low, curve.high))
@@ -98,12 +98,12 @@ def draw_curve(curve: Curve, names: tuple[str, ...]) -> Picture:
     note += figures.describe_sample(*curve.points, "decision points")
     y = "probability (%)" if len(names) > 2 else f"probability of {names[1]} (%)"
     labels = {"x": curve.variable, "y": y, "title": f"As {curve.variable} moves"}
-    return finish_picture(figure, f"Probability of each action by {curve.variable}", note, **labels)
+    return finish_picture(axes, f"Probability of each action by {curve.variable}", note, **labels)
 
 
 def draw_course(course: TimeCourse) -> Picture:
     """The number of people over time; NaN leaves a gap in a line."""
-    figure, axes = figures.new_figure(**figures.SMALL)
+    axes = figures.new_figure(**figures.SMALL)[1]
     people = np.where(course.people > 0, course.people, np.nan)
     axes.plot(course.position, people, ".-", color=figures.GREY, linewidth=1, label="with a usable decision point")
     axes.plot(course.position, people * course.treated, "o-", color=figures.BLUE, markersize=4, label="would be treated")
@@ -113,18 +113,18 @@ def draw_course(course: TimeCourse) -> Picture:
     axes.set_ylim(bottom=0)
     note = "Expected number of people at a decision point. Where a line is broken there are no data."
     labels = {"x": course.label, "y": "people", "title": "How many people, when"}
-    return finish_picture(figure, f"People who would be treated by {course.label}", note, **labels)
+    return finish_picture(axes, f"People who would be treated by {course.label}", note, **labels)
 
 
 def draw_people(send_rates: NDArray[np.float64], logged_rate: float) -> Picture:
     """Each participant's mean probability of being sent something."""
     rates = 100 * send_rates[~np.isnan(send_rates)]
     rank, shown = figures.thin_out(rates)
-    figure, axes = figures.new_figure(**figures.SMALL)
+    axes = figures.new_figure(**figures.SMALL)[1]
     axes.plot(rank, shown, "o", color=figures.BLUE, markersize=4, label="one participant")
     axes.axhline(100 * logged_rate, color=figures.ORANGE, linestyle="--", label="as logged, all people")
     axes.set_ylim(0, 100)
     note = "The policy's mean probability of sending at each participant's logged states."
     note += figures.describe_sample(len(rank), len(rates), "people")
     labels = {"x": "people, by send rate", "y": "would be sent something (%)", "title": "How often each participant"}
-    return finish_picture(figure, "Send rate of every participant", note, **labels)
+    return finish_picture(axes, "Send rate of every participant", note, **labels)

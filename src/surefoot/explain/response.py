@@ -277,7 +277,7 @@ def _draw_rules(fitted: Method, seed: int, influences: Influences | None) -> Dec
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A feature whose effect surely has one sign while the policy responds to it with the other."""
+    """A feature whose effect clearly has one sign while the policy responds to it with the other."""
 
     action: str
     """The name of the action."""

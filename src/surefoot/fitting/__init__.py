@@ -28,6 +28,7 @@ from surefoot.numerics.arrays import ENGINES, find_engine
 from surefoot.numerics.parallel import Progress, Run, count_cores, open_cluster, open_processes, prefetch
 from surefoot.policies import policies
 from surefoot.policies.policies import KnownTraining, Policies
+from surefoot.reports.summaries import Overview, Shown
 from surefoot.study import Study, StudyLogs
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ LEAST_ROW_BYTES = 8
 """A row of a text file takes at least these: participant, time, action and reward with their separators."""
 
 
-@dataclass(frozen=True, eq=False)
-class FittedStudy:
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedStudy(Shown):
     """The result of a fit: the same as the files in `folder`, which are read when they are needed."""
 
     manifest: dict[str, Any]
@@ -55,6 +56,16 @@ class FittedStudy:
     """Of the files; None when nothing was written."""
     _part: PartFit | None = None
     """The fit itself, where it is in memory."""
+
+    def _overview(self) -> Overview:
+        counts = self.manifest
+        facts = {
+            "used": f"{counts['used']:,} of {counts['decision_points']:,} decision points",
+            "removed": f"{counts['removed']:,} decision points, as outliers",
+            "warnings": str(len(counts["warnings"])),
+            "folder": "none: nothing was written" if self.folder is None else str(self.folder),
+        }
+        return Overview(f"Fitted study: {counts['method']['name']} for {counts['people']:,} people", facts)
 
     @cached_property
     def policies(self) -> Policies:

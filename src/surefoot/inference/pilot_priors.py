@@ -25,7 +25,9 @@ LEAST_PEOPLE = 3
 
 
 def estimate_prior(pilot: Trajectories, method: Method | None = None) -> dict[str, dict[str, float]]:
-    """Mean and scale of every coefficient, for `prior` of a method such as `ts` or `[method.prior]` of a study.
+    """Estimate a prior from a pilot: the mean and the scale of every coefficient.
+
+    It goes into `prior` of a method such as `ts`, or into `[method.prior]` of a study.
 
     Parameters
     ----------

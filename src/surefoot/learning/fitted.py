@@ -18,6 +18,7 @@ from surefoot.learning.pooling import Pooling
 from surefoot.learning.pooling.mixed_effects import Posterior
 from surefoot.policies.features import critic_feature_names, policy_feature_names
 from surefoot.policies.policies import Policies
+from surefoot.reports.summaries import Shown
 
 
 class CoefficientPart(NamedTuple):
@@ -33,8 +34,8 @@ class CoefficientPart(NamedTuple):
     """(state variables,): 1.0 for those that this part sees."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Fitted:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Fitted(Shown):
     """What a method learned; a fitted method has it under the same names with an underscore behind them.
 
     A *fit* is one participant's, or the one that everybody shares. Rows are those of the logs.

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from surefoot.learning.fitted import CoefficientPart, Fitted, warn_of_troubles
 from surefoot.learning.horizon import HORIZONS, Horizon, Immediate
 from surefoot.learning.horizon.horizon import BatchOutlook, JointFit, Outlook
 from surefoot.learning.horizon.transitions import HorizonTask
+from surefoot.learning.object_files import load_objects, save_objects
 from surefoot.learning.part import Part, check_types, make_part
 from surefoot.learning.penalties import PENALTY_UNITS, FitScales, PenaltyUnits, StandardUnits
 from surefoot.learning.pooling import POOLINGS, Block, Person, Pooling
@@ -34,6 +36,9 @@ from surefoot.policies.features import critic_features
 from surefoot.policies.policies import KnownTraining, Policies
 from surefoot.policies.rules import DecisionRule
 from surefoot.registry import Registry
+from surefoot.reports.numbers import format_number
+from surefoot.reports.signatures import spell_out_keywords
+from surefoot.reports.summaries import Overview, Shown, Summary, lay_out_table
 
 SLOTS: dict[str, Registry[Any]] = {
     "rule": RULE_LEARNERS,
@@ -64,9 +69,9 @@ class _Learned(Generic[T]):
         return getattr(self if fitted is None else fitted.fitted_, self.name)  # type: ignore[no-any-return]
 
 
-@dataclass(kw_only=True, eq=False)
-class Method:
-    """A composition of parts that learns policies from logs. `method` makes one by name.
+@dataclass(kw_only=True, eq=False, repr=False)
+class Method(Shown):
+    """A method that learns policies from logs; it is composed of parts, and `method` makes one by name.
 
     Parameters
     ----------
@@ -135,6 +140,34 @@ class Method:
     critic_variables: tuple[str, ...] | None = None
     policy_variables: tuple[str, ...] | None = None
 
+    machinery = Shown.machinery | {
+        *("check_names", "check_parameters", "fit_batch", "fit_critic", "fit_some", "list_centres", "list_seen", "parts"),
+        *("list_settings", "make_batch", "make_horizon_task", "prior_mean", "coefficient_parts_", "critic_sees_", "joint_"),
+        *("policy_sees_", "rule_sees_", "scaling_", "unit_", "is_fitted", "hold"),
+    }
+
+    def __dir__(self) -> list[str]:
+        """Parameters and verbs and, after a fit, what was learned."""
+        return [name for name in super().__dir__() if self.is_fitted or name not in NEEDS_FIT]
+
+    @property
+    def topic(self) -> str:
+        return "Fitted method" if self.is_fitted else "Method"
+
+    def _overview(self) -> Overview:
+        facts = {slot: repr(part) for slot, part in self.parts.items() if slot != "penalty_units"}
+        for parameter in fields(self):
+            value = getattr(self, parameter.name)
+            if parameter.name not in SLOTS and value != parameter.default:
+                facts[parameter.name] = repr(value)
+        if not self.is_fitted:
+            return Overview("Method, not fitted", facts)
+        people = f"{len(self.logs_.participants):,} people"
+        facts["fits"] = f"{len(self.participants_):,} for {people}, {int(self.converged_.sum()):,} converged"
+        facts["used"] = f"{int(self.used_.sum()):,} of {len(self.logs_):,} decision points"
+        facts["removed"] = f"{int(self.removed_.sum()):,} decision points, as outliers"
+        return Overview(f"Fitted method: {self.rule.title}", facts)
+
     # Parameters, as scikit-learn treats them.
 
     @property
@@ -167,7 +200,7 @@ class Method:
                 raise InputError(f"there is no part '{slot}'{did_you_mean(slot, SLOTS)}; choose from {list(SLOTS)}")
             elif slot not in self.parts:
                 raise InputError(f"{name}: {slot} is None, which has no parameters; set {slot} first")
-            setattr(self, slot, self.parts[slot].with_params(**{parameter: value}))
+            setattr(self, slot, self.parts[slot].with_params({parameter: value}))
         return self
 
     def _find_owner(self, parameter: str) -> str:
@@ -361,7 +394,7 @@ class Method:
             batch = self.make_batch(cleaned, rows, discount, centre, device)
             anybody = self.fit_batch(batch, joint.anybody.restrict(fits, rows, device))[1].map(device.to_numpy)[0]
             policies = policies.with_anybody(anybody, instead_of=few)
-        self._fitted = Fitted(
+        fitted = Fitted(
             logs=cleaned,
             critic=self.critic,
             pooling=self.pooling,
@@ -382,6 +415,7 @@ class Method:
             policies=policies,
             joint=joint,
         )
+        self.hold(fitted)
         troubles = np.column_stack([learned["troubles"], ~learned["converged"]])
         if troubles.any():
             warn_of_troubles(participants, troubles, logs, features, self.pooling)
@@ -492,6 +526,37 @@ class Method:
 
     # Results.
 
+    def summary(self) -> Summary:
+        """The coefficients of critic and policy: their mean over the fits, and how far fits differ.
+
+        They have no intervals here: `surefoot.explain.explain` estimates these.
+        """
+        several = len(self.participants_) > 1
+        rows = []
+        for part in self.coefficient_parts_:
+            for names, values in zip(part.names, part.values.T, strict=True):
+                numbers = [values.mean(), *([values.std(ddof=1), values.min(), values.max()] if several else [])]
+                rows.append([part.part, *names, *(format_number(float(number)) for number in numbers)])
+        measures = ("mean", "sd over fits", "min", "max") if several else ("value",)
+        table = lay_out_table(rows, ("part", "action", "feature", *measures))
+        note = "Coefficients per unit of a feature. sf.explain.explain(fitted) gives their intervals."
+        return Summary(f"{self._overview()}\n{table}\n{note}")
+
+    def save(self, path: str | Path) -> None:
+        """Write parameters and everything learned, with the logs, to one `.npz` file; `Method.load` reads it.
+
+        The file holds the participants' data. `policies_.save` writes the policies alone.
+        """
+        save_objects(path, {"parameters": self.get_params(deep=False), "fitted": self.fitted_})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote: the same parameters, coefficients and probabilities."""
+        objects = load_objects(path)
+        method = cls(**objects["parameters"])
+        method.hold(objects["fitted"])
+        return method
+
     def predict_proba(self, states: Any, participant: ArrayLike | None = None) -> NDArray[np.float64]:
         """Probabilities of the actions, (n, actions), by the policies learned.
 
@@ -548,6 +613,10 @@ class Method:
         }
         return make_frame(data, backend or logs.backend)
 
+    def hold(self, fitted: Fitted) -> None:
+        """Keep what was learned, by a fit or before it was saved."""
+        self._fitted = fitted
+
     @property
     def is_fitted(self) -> bool:
         return "_fitted" in vars(self)
@@ -588,6 +657,11 @@ class Method:
     posterior_ = _Learned[Posterior | None]()
 
 
+NEEDS_FIT = frozenset(
+    {*(name for name, value in vars(Method).items() if isinstance(value, _Learned)), "coefficients", "fitted_", "outliers"}
+    | {"predict_proba", "save", "summary", "update"}
+)
+"""Names of a method that only a fitted one has."""
 AHEAD = {"rule": "pessimist", "pooling": "all", "horizon": "long-run"}
 METHODS: dict[str, dict[str, str]] = {
     f"{prefix}{name}": {"rule": rule, **parts}
@@ -610,8 +684,9 @@ METHODS: dict[str, dict[str, str]] = {
 everybody together, and three that sample from the posterior."""
 
 
+@spell_out_keywords(Method, *(registry.find(name) for registry in SLOTS.values() for name in registry))
 def method(name: str, **parameters: Any) -> Method:
-    """One of the methods, not yet fitted.
+    """Make a method by its name, not yet fitted.
 
     Parameters
     ----------
@@ -637,7 +712,7 @@ def method(name: str, **parameters: Any) -> Method:
         given = parameters[slot]
         if isinstance(given, Mapping) and "name" not in given:
             # A mapping without a name changes the parameters of the method's own part.
-            parameters[slot] = made.parts[slot].with_params(**given)
+            parameters[slot] = made.parts[slot].with_params(given)
     made.set_params(**parameters)
     made.check_parameters()
     return made

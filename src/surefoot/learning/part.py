@@ -29,7 +29,7 @@ class Part:
         """The parameters by name, as scikit-learn's `clone` expects."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def with_params(self, **changes: Any) -> Self:
+    def with_params(self, changes: Mapping[str, Any]) -> Self:
         """The same part with other values of some parameters; an unknown one is refused."""
         known = list(self.get_params())
         for parameter in changes:
@@ -77,7 +77,7 @@ def make_part(registry: Registry[type[P]], given: Any) -> P:
         return given  # type: ignore[return-value]
     if isinstance(given, Mapping) and "name" in given:
         parameters = {str(key): value for key, value in given.items() if key != "name"}
-        return registry.find(given["name"])().with_params(**parameters)
+        return registry.find(given["name"])().with_params(parameters)
     if not isinstance(given, str):
         raise InputError(
             f"{registry.kind} is {given!r}; give a name ({', '.join(registry)}) or an object of a {registry.kind} class"

@@ -139,7 +139,10 @@ register_rule_learner = RULE_LEARNERS.register
 @register_rule_learner
 @dataclass(frozen=True)
 class Actor(RuleLearner):
-    """θ = argmax (1/M) Σ_i u_i Σ_a π_θ(a | s_i) x(s_i, a)ᵀw − (ζ_a / 2) ‖θ‖²: the actor of `accb`."""
+    """Learns the smooth policy with the largest expected reward by the critic: the actor of `accb`.
+
+    θ = argmax (1/M) Σ_i u_i Σ_a π_θ(a | s_i) x(s_i, a)ᵀw − (ζ_a / 2) ‖θ‖².
+    """
 
     name: ClassVar[str] = "actor"
     title: ClassVar[str] = "the actor"
@@ -177,9 +180,10 @@ class Actor(RuleLearner):
 @register_rule_learner
 @dataclass(frozen=True)
 class StochasticActor(Actor):
-    """An actor that keeps every action possible: θᵀ Σ θ ≤ α (log(p₀ / (1 − p₀)))², Σ the weighted mean of g gᵀ (`saccb`).
+    """An actor that keeps every action possible (`saccb`).
 
-    This is Lei's relaxation of P(p₀ ≤ π_θ(1 | S) ≤ 1 − p₀) ≥ 1 − α.
+    θᵀ Σ θ ≤ α (log(p₀ / (1 − p₀)))², Σ the weighted mean of g gᵀ. This is Lei's relaxation of P(p₀ ≤ π_θ(1 | S) ≤ 1 − p₀) ≥
+    1 − α.
 
     >>> round(StochasticActor(minimum_probability=0.1, violation=1.0).radius, 4)
     4.8278
@@ -211,7 +215,10 @@ class StochasticActor(Actor):
 @register_rule_learner
 @dataclass(frozen=True)
 class LinUCB(RuleLearner):
-    """a = argmax_a x(s, a)ᵀw + α σ √(x(s, a)ᵀ A⁻¹ x(s, a)), A = XᵀUX + ζ_c I, σ the weighted residual scale."""
+    """Takes the action whose reward has the largest upper confidence bound.
+
+    a = argmax_a x(s, a)ᵀw + α σ √(x(s, a)ᵀ A⁻¹ x(s, a)), A = XᵀUX + ζ_c I, σ the weighted residual scale.
+    """
 
     name: ClassVar[str] = "linucb"
     title: ClassVar[str] = "LinUCB"
@@ -253,9 +260,10 @@ class LinUCB(RuleLearner):
 @register_rule_learner
 @dataclass(frozen=True)
 class Pessimist(RuleLearner):
-    """Leaves the reference action only where another's advantage m(s) exceeds κ standard errors: m(s) > κ √(zᵀVz).
+    """Leaves the reference action only where another action is better beyond its uncertainty.
 
-    The reference is doing nothing, unless always taking another action earns more by two standard errors in the long run.
+    Its advantage m(s) must exceed κ standard errors: m(s) > κ √(zᵀVz). The reference is doing nothing, unless always taking
+    another action earns more by two standard errors in the long run.
     """
 
     name: ClassVar[str] = "pessimist"
@@ -288,7 +296,9 @@ def choose_caution(count: Array) -> Array:
 @register_rule_learner
 @dataclass(frozen=True)
 class PosteriorSampler(RuleLearner):
-    """P(a | s) = P(action a has the largest effect): Thompson sampling, the probabilities computed instead of drawn (`ts`).
+    """Thompson sampling (`ts`): an action is taken as often as it is probably the best.
+
+    P(a | s) = P(action a has the largest effect), computed instead of drawn.
 
     The effects are those of a Bayesian linear regression with prior w_j ~ N(0, σ²/ζ_j) and noise N(0, σ²):
 

@@ -12,11 +12,13 @@ from scipy.stats import false_discovery_control
 
 from surefoot.data.frames import make_frame
 from surefoot.reports.numbers import describe_p, format_p
-from surefoot.reports.summaries import ShownResult, make_table
+from surefoot.reports.summaries import Overview, ShownResult, make_table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from rich.console import Console
+
+    from surefoot.reports.figures import Drawable
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-9
@@ -67,10 +69,12 @@ class Personalisation(ShownResult):
 
     page_title: ClassVar[str] = "Did the algorithm personalise?"
 
-    def __repr__(self) -> str:
-        return (
-            f"Personalisation({len(self.participants)} people, {len(self.resampled)} resamples, {describe_p(self.p_value)})"
+    def _overview(self) -> Overview:
+        facts = {"answer": self.sentences()[0], "personal": f"{int(self.personal.sum())} of {int(self.judged.sum())} people"}
+        heading = (
+            f"Did the algorithm personalise? {len(self.participants):,} people, {len(self.resampled):,} resampled trials"
         )
+        return Overview(heading, facts, [COLUMNS, *self._list_cells()])
 
     @cached_property
     def scores(self) -> Floats:
@@ -204,7 +208,7 @@ class Personalisation(ShownResult):
             for person in self.order
         ]
 
-    def to_frame(self, backend: str = "pyarrow") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """One row for each participant whom a learned policy decided for, the most personal first."""
         rows = self._list_rows()
         return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)
@@ -252,10 +256,10 @@ class Personalisation(ShownResult):
         if len(cells) > ROWS:
             console.print(f"{len(cells) - ROWS} more participants: --html or --json shows all.", highlight=False)
 
-    def plot(self, participant: Any = None) -> Figure:
+    def plot(self, participant: Any = None, *, ax: Drawable = None) -> Axes:
         """A participant's path next to resampled ones; the participant that looks most personal unless one is named."""
         from surefoot.errors import InputError
-        from surefoot.reports.figures import BLUE, GREY, add_legend, label_axes, new_figure
+        from surefoot.reports.figures import BLUE, GREY, add_legend, choose_axes, label_axes
 
         person = int(self.order[0])
         if participant is not None:
@@ -263,7 +267,7 @@ class Personalisation(ShownResult):
             if not matches.size or not self.judged[matches[0]]:
                 raise InputError(f"no learned policy decided for a participant {participant!r}", participant=participant)
             person = int(matches[0])
-        figure, axes = new_figure(width=5.6, height=3.4)
+        axes = choose_axes(ax, width=5.6, height=3.4)
         points = np.arange(1, self.certainty.shape[1] + 1)
         for number, path in enumerate(self.paths[:, person]):
             label = "resampled without an advantage" if number == 0 else None
@@ -273,26 +277,33 @@ class Personalisation(ShownResult):
         axes.set_ylim(-0.02, 1.02)
         title = f"Participant {self.participants[person]}: {describe_p(self.p_values[person])}"
         label_axes(axes, x="decision point", y="probability of a positive effect", title=title)
-        add_legend(figure, axes)
-        return figure
+        add_legend(axes)
+        return axes
 
-    def _plot_study(self) -> Figure:
+    def _plot_study(self) -> Axes:
         """Spread and lean of the trial next to those of resamples."""
         from surefoot.reports.figures import BLUE, GREY, add_legend, label_axes, new_figure
 
-        figure, axes = new_figure(width=5.6, height=3.4)
+        axes: Axes = new_figure(width=5.6, height=3.4)[1]
         axes.scatter(self.lean[1:], self.spread[1:], s=12, color=GREY, alpha=0.6, label="resampled without an advantage")
         axes.scatter(self.lean[:1], self.spread[:1], s=60, color=BLUE, marker="D", label="trial")
         label_axes(axes, x="mean score minus that by chance", y="standard deviation of scores", title="The study")
-        add_legend(figure, axes)
-        return figure
+        add_legend(axes)
+        return axes
 
     def render_page(self, *, title: str, source: str) -> str:
+        from surefoot.reports.figures import new_page_figure
         from surefoot.reports.render import inline_svg, render
 
         words = "How much scores differ between people, and how far their mean lies from chance, in every trial."
         pictures = [
-            (inline_svg(self.plot(self.participants[person]), f"Path of participant {self.participants[person]}"), "")
+            (
+                inline_svg(
+                    self.plot(self.participants[person], ax=new_page_figure()),
+                    f"Path of participant {self.participants[person]}",
+                ),
+                "",
+            )
             for person in self.order[:PICTURES]
         ]
         return render(

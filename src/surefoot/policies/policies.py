@@ -20,6 +20,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.numerics.arrays import list_blocks
 from surefoot.policies.rules import RULES, DecisionRule, Fixed
+from surefoot.reports.summaries import Overview, Shown
 from surefoot.version import __version__
 
 FORMAT = "surefoot-policies-1"
@@ -88,8 +89,8 @@ def add_fingerprints(fingerprints: Iterable[str]) -> str:
 Training = KnownTraining | FiledTraining
 
 
-@dataclass(frozen=True, eq=False)
-class Policy:
+@dataclass(frozen=True, eq=False, repr=False)
+class Policy(Shown):
     """One decision rule, for any participant.
 
     Attributes
@@ -109,6 +110,7 @@ class Policy:
            [1. , 0. ]])
     """
 
+    machinery = Shown.machinery | {"rules_for"}
     rule: DecisionRule
     action_names: tuple[str, ...]
     state_names: tuple[str, ...] | None = None
@@ -144,8 +146,8 @@ class Policy:
         return self.rule.repeat(len(participants))
 
 
-@dataclass(frozen=True, eq=False)
-class Policies:
+@dataclass(frozen=True, eq=False, repr=False)
+class Policies(Shown):
     """One decision rule per participant, or one for everybody.
 
     Attributes
@@ -174,6 +176,16 @@ class Policies:
     made_for: dict[str, Any] | None = None
     training: Training | None = None
     anybody: DecisionRule | None = None
+    machinery = Shown.machinery | {"anybody", "covers", "made_for", "rules_for", "training", "with_anybody"}
+
+    def _overview(self) -> Overview:
+        people = "anybody" if self.participants is None else f"{len(self.participants):,} people"
+        facts = {
+            "actions": ", ".join(self.action_names),
+            "state": ", ".join(self.state_names),
+            "newcomers": "have a policy" if self.serves_anybody else "have none",
+        }
+        return Overview(f"Policies of {people}: {self.rule.name}", facts)
 
     def __len__(self) -> int:
         return self.rule.batch[0]
@@ -315,7 +327,7 @@ class Policies:
 
 
 def load(path: str | Location) -> Policies:
-    """Read what `Policies.save` wrote.
+    """Read policies from a file that `Policies.save` wrote.
 
     Parameters
     ----------

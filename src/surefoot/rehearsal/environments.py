@@ -16,7 +16,7 @@ CARRY_OVERS = {"estimate": "", "none": ", nothing later", "low": ", least later"
 
 
 class Burden(Section):
-    """Prompts that cost later: b′ = recovery · b + sent.
+    """Prompts that cost later: the burden of a participant grows with every prompt, b′ = recovery · b + sent.
 
     A burden of 1 lowers the response to a prompt by the share `response`, and the outcome itself, with or without a prompt,
     by `baseline` standard deviations.

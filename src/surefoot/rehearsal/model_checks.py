@@ -143,7 +143,7 @@ class PilotChecks:
         """Differences that make a recommendation unsafe."""
         return tuple(check.sentence for check in self.checks if check.verdict == "unsafe")
 
-    def to_frame(self, backend: str = "pyarrow") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """One row per check."""
         columns = zip(*self.checks, strict=True)
         return make_frame(dict(zip(PilotCheck._fields, map(list, columns), strict=True)), backend)

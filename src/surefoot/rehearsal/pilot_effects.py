@@ -101,7 +101,10 @@ class OutcomeEffects:
 
 @dataclass(frozen=True, eq=False)
 class PilotEffects:
-    """Model 0 is the estimate; the others are draws from its uncertainty, each refitted to resampled participants."""
+    """The effects of prompts in a pilot, now and later, with their uncertainty.
+
+    Model 0 is the estimate; the others are draws from its uncertainty, each refitted to resampled participants.
+    """
 
     carried: Floats
     """φ, (models, state columns)."""

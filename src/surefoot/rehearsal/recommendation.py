@@ -268,7 +268,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """For one environment, or over all."""
+    """The recommended candidate, or none, for one environment or over all."""
 
     environment: str | None
     """Its name; None over all."""

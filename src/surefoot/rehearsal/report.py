@@ -18,7 +18,18 @@ from surefoot.rehearsal.model_checks import PilotChecks
 from surefoot.rehearsal.pilot_effects import PilotEffects
 from surefoot.rehearsal.plan import NEVER, RehearsalPlan, TrialDesign
 from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation
-from surefoot.reports.figures import BLUE, GREY, SERIES, add_legend, interval_bars, label_axes, new_figure
+from surefoot.reports.figures import (
+    BLUE,
+    GREY,
+    SERIES,
+    Drawable,
+    add_legend,
+    choose_axes,
+    interval_bars,
+    label_axes,
+    new_figure,
+    new_page_figure,
+)
 from surefoot.reports.numbers import (
     RewardUnit,
     count_decimals,
@@ -30,16 +41,18 @@ from surefoot.reports.numbers import (
     format_value,
 )
 from surefoot.reports.render import inline_svg, render
-from surefoot.reports.summaries import ShownResult, make_table, to_plain
+from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from rich.console import Console
 
 Answers = Mapping[str, CandidateAnswers]
 """Candidate → its answers in one environment."""
 SHORT_COLUMNS = 6
 """Columns of the table that a terminal shows."""
+OVERVIEW_COLUMNS = 4
+"""Columns of the table that an overview shows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,11 +90,18 @@ class Rehearsal(ShownResult):
 
     page_title: ClassVar[str] = "Rehearsal of a trial"
 
-    def __repr__(self) -> str:
-        candidates = len(next(iter(self.answers.values())))
-        return (
-            f"Rehearsal({self.trials} trials, {len(self.environments)} environments, {candidates} candidates, "
-            f"recommended: {self.overall.candidate})"
+    def _overview(self) -> Overview:
+        environment = self.environments[:2][-1].title
+        rows = tabulate(self.answers[environment])
+        facts = {
+            "recommended": self.overall.sentence,
+            "outcome": str(self.unit),
+            "model of the pilot": "no pilot" if self.checks is None else self.checks.verdict,
+            "table": environment,
+        }
+        heading = f"Rehearsal: {len(rows)} candidates, {len(self.environments)} environments, {self.trials:,} trials of each"
+        return Overview(
+            heading, facts, [list(line)[:OVERVIEW_COLUMNS] for line in (rows[0], *(row.values() for row in rows))]
         )
 
     @property
@@ -96,7 +116,7 @@ class Rehearsal(ShownResult):
     def _list_answers(self) -> list[CandidateAnswers]:
         return [candidate for answers in self.answers.values() for candidate in answers.values()]
 
-    def to_frame(self, backend: str = "pyarrow") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """One row for each environment and candidate: every measure with its interval and its simulation error."""
         columns: dict[str, list[Any]] = {}
         for answers in self._list_answers():
@@ -192,21 +212,18 @@ class Rehearsal(ShownResult):
         console.print(f"\nRecommended: {self.overall.sentence} ({self.trials} trials)", markup=False)
         console.print(f"{self.next_step}.", markup=False)
 
-    def plot(self, environment: str | None = None) -> Figure:
+    def plot(self, environment: str | None = None, *, ax: Drawable = None) -> Axes:
         """The gain of every candidate over a coin in an environment, the first with an effect unless named."""
-        return self._draw_gains(environment or self.environments[:2][-1].title)[0]
-
-    def _draw_gains(self, environment: str) -> tuple[Figure, str]:
-        """A dot with its interval for each candidate, the first at the top."""
+        environment = environment or self.environments[:2][-1].title
         gains = {name: candidate.mean("over_coin") for name, candidate in list(self.answers[environment].items())[::-1]}
         rows = range(len(gains))
-        figure, axes = new_figure(width=5.6, height=1.4 + 0.36 * len(gains))
+        axes = choose_axes(ax, width=5.6, height=1.4 + 0.36 * len(gains))
         values, bars = interval_bars(list(gains.values()))
         axes.errorbar(values, rows, xerr=bars, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
         axes.axvline(0, color=GREY, linewidth=1.0)
         axes.set_yticks(rows, list(gains))
         label_axes(axes, x=f"mean outcome minus the coin's ({self.unit})", y="", title="Gain over a coin")
-        return figure, "Differences for the same people and the same chance, with 95 % intervals."
+        return axes
 
     def render_page(self, *, title: str, source: str) -> str:
         sections = [
@@ -241,13 +258,14 @@ class Rehearsal(ShownResult):
             gains = {name: candidate.values["outcome_by_day"] - never for name, candidate in answers.items()}
             note = "The mean outcome of every day minus that under never. Bands show the simulation error."
             learning = _draw_curves(gains, root, "Learning", f"mean outcome minus never's ({self.unit})", note)
-            charts = [self._draw_gains(environment.title), learning, *charts]
+            note = "Differences for the same people and the same chance, with 95 % intervals."
+            charts = [(self.plot(environment.title, ax=new_page_figure()), note), learning, *charts]
         return {
             "environment": environment,
             "recommendation": recommendation,
             "answers": answers,
             "rows": tabulate(answers),
-            "charts": [(inline_svg(figure, note), note) for figure, note in charts],
+            "charts": [(inline_svg(axes, note), note) for axes, note in charts],
         }
 
 
@@ -298,9 +316,9 @@ def _show_percents(intervals: Sequence[Interval]) -> list[str]:
     ]
 
 
-def _draw_curves(curves: Mapping[str, Any], root: float, title: str, y: str, note: str) -> tuple[Figure, str]:
+def _draw_curves(curves: Mapping[str, Any], root: float, title: str, y: str, note: str) -> tuple[Axes, str]:
     """Means by day of values (trials, days), with 95 % bands of simulation error; further dashes where colours repeat."""
-    figure, axes = new_figure(width=5.6, height=4.2)
+    axes = new_figure(width=5.6, height=4.2)[1]
     for number, (name, values) in enumerate(curves.items()):
         if np.isnan(values).all():
             continue
@@ -312,5 +330,5 @@ def _draw_curves(curves: Mapping[str, Any], root: float, title: str, y: str, not
         axes.plot(days, mean, color=colour, linestyle=dash, linewidth=1.6, label=name)
         axes.fill_between(days, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
     label_axes(axes, x="day of the participant", y=y, title=title)
-    add_legend(figure, axes, columns=3)
-    return figure, note
+    add_legend(axes, columns=3)
+    return axes, note

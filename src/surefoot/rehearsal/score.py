@@ -12,7 +12,7 @@ from surefoot.effects.study_effects import estimate_primary_effect, plan_primary
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.intervals import t_interval
 from surefoot.reports.numbers import format_number
-from surefoot.reports.summaries import ShownResult, make_table, to_plain
+from surefoot.reports.summaries import Overview, ShownResult, align_columns, to_plain
 from surefoot.study import Study
 from surefoot.study.trial_updates import count_update_states
 
@@ -47,8 +47,17 @@ class RehearsalScore(ShownResult):
 
     page_title: ClassVar[str] = "The rehearsal and the trial"
 
-    def __repr__(self) -> str:
-        return f"RehearsalScore({self.candidate} in {self.environment}: {self.verdict})"
+    def _overview(self) -> Overview:
+        facts = {"candidate": self.candidate, "environment": self.environment}
+        return Overview(f"The rehearsal and the trial: {self.verdict}", facts, self._list_cells())
+
+    def _list_cells(self) -> list[list[str]]:
+        """The rows of the table as text, the headers first."""
+        rows = [["", "rehearsed", "95 % of trials", "trial", "verdict"]]
+        for number in self.numbers:
+            predicted, low, high, happened = map(format_number, number[1:5])
+            rows.append([number.name, predicted, f"{low} to {high}", happened, number.verdict])
+        return rows
 
     @property
     def verdict(self) -> str:
@@ -56,7 +65,7 @@ class RehearsalScore(ShownResult):
         off = [f"{number.name} {number.verdict}" for number in self.numbers if number.verdict != "as rehearsed"]
         return f"not as rehearsed: {', '.join(off)}" if off else "as rehearsed"
 
-    def to_frame(self, backend: str = "pyarrow") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """One row per number."""
         columns = zip(*self.numbers, strict=True)
         return make_frame(dict(zip(ScoredNumber._fields, map(list, columns), strict=True)), backend)
@@ -66,11 +75,7 @@ class RehearsalScore(ShownResult):
         return {**to_plain(self), "verdict": self.verdict}
 
     def print_summary(self, console: "Console") -> None:
-        table = make_table("", "rehearsed", "95 % of trials", "trial", "")
-        for number in self.numbers:
-            predicted, low, high, happened = map(format_number, number[1:5])
-            table.add_row(number.name, predicted, f"{low} to {high}", happened, number.verdict)
-        console.print(table)
+        console.out("\n".join(align_columns(self._list_cells())), highlight=False)
         console.print(f"{self.candidate}, {self.environment}: {self.verdict}", markup=False)
 
     def render_page(self, *, title: str, source: str) -> str:

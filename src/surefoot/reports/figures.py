@@ -8,7 +8,7 @@ drawing follows the reader's dark mode.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,10 @@ LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "labelcolor": I
 """The style of a legend that `add_legend` cannot make."""
 SMALL: dict[str, Any] = {"width": 5.2, "height": 3.6}
 """Inches: on a telephone the figures are shown at two thirds of this and can still be read."""
-Picture = tuple["Figure", str, str]
-"""A figure, its description for readers who cannot see it, and the note below it."""
+Drawable = Union["Axes", "Figure", None]
+"""Where a plot is drawn: on axes, on new axes of a figure, or (None) on a figure of pyplot, which notebooks show."""
+Picture = tuple["Axes", str, str]
+"""Axes, the description of their figure for readers who cannot see it, and the note below it."""
 
 
 def new_figure(
@@ -53,12 +55,40 @@ def new_figure(
     figure = Figure(figsize=(width, height), layout="constrained")
     made = figure.subplots(rows, columns, **subplots)
     for axes in np.ravel(made):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[:].set_color(GREY)
-        axes.tick_params(which="both", color=GREY, labelcolor=INK)
-        axes.grid(visible=True, color=GRID, linewidth=0.8)
-        axes.set_axisbelow(True)
+        _style_axes(axes)
     return figure, made
+
+
+def _style_axes(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[:].set_color(GREY)
+    axes.tick_params(which="both", color=GREY, labelcolor=INK)
+    axes.grid(visible=True, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def choose_axes(ax: Drawable, *, width: float, height: float) -> Axes:
+    """The axes to draw on; a figure without axes gets this size and one plot."""
+    from matplotlib.figure import Figure
+
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.figure()
+    if not isinstance(ax, Figure):
+        return ax
+    ax.set_size_inches(width, height)
+    ax.set_layout_engine("constrained")
+    axes = ax.subplots()
+    _style_axes(axes)
+    return axes
+
+
+def new_page_figure() -> Figure:
+    """A figure for a page, to hand to a plot: it belongs to no window."""
+    from matplotlib.figure import Figure
+
+    return Figure()
 
 
 def thin_out(values: NDArray[Any], most: int = 300) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -84,17 +114,26 @@ def label_axes(axes: Axes, *, x: str, y: str, title: str = "") -> None:
     axes.set_title(title, loc="left", fontsize="medium", color=INK)
 
 
-def add_legend(figure: Figure, axes: Axes, *, columns: int = 2) -> None:
-    """A legend below the figure, where it covers nothing."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **LEGEND)
+def add_legend(axes: Axes, *, columns: int = 2, handles: Sequence[Any] | None = None) -> None:
+    """A legend below the figure, where it covers nothing; inside the plot where the figure has other plots."""
+    figure = find_figure(axes)
+    handles = axes.get_legend_handles_labels()[0] if handles is None else handles
+    if len(figure.axes) == 1 and figure.get_layout_engine() is not None:
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, **LEGEND)
+    else:
+        axes.legend(handles=handles, **LEGEND)
 
 
-def finish_picture(figure: Figure, description: str, note: str, *, x: str, y: str, title: str) -> Picture:
-    """A figure of one plot with labels and legend, described."""
-    label_axes(figure.axes[0], x=x, y=y, title=title)
-    add_legend(figure, figure.axes[0])
-    return figure, description, note
+def find_figure(axes: Axes) -> Figure:
+    """The figure that holds the axes."""
+    return cast("Figure", axes.figure)
+
+
+def finish_picture(axes: Axes, description: str, note: str, *, x: str, y: str, title: str) -> Picture:
+    """A plot with labels and legend, described."""
+    label_axes(axes, x=x, y=y, title=title)
+    add_legend(axes)
+    return axes, description, note
 
 
 def interval_bars(intervals: Sequence[Any], scale: float = 1.0) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -13,10 +13,11 @@ from markupsafe import Markup
 
 from surefoot.atomic_files import write_texts
 from surefoot.reports import numbers
-from surefoot.reports.figures import DARK, INK, LIGHT
+from surefoot.reports.figures import DARK, INK, LIGHT, Picture, find_figure
 from surefoot.version import __version__
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -77,13 +78,16 @@ FRAME = ("ink", "grey", "grid")
 """Colours of the page rather than of the data."""
 
 
-def inline_svg(figure: "Figure", description: str, *, raster: bool = False) -> Markup:
-    """A figure as SVG inside the page, the same bytes for the same figure; `description` is for screen readers.
+def inline_svg(drawn: "Figure | Axes", description: str, *, raster: bool = False) -> Markup:
+    """A figure, or that of some axes, as SVG inside the page; `description` is for screen readers.
 
-    An image inside it (`raster`) cannot follow dark mode, so the legend that explains its colours does not either.
+    The same figure gives the same bytes. An image inside it (`raster`) cannot follow dark mode, so the legend that
+    explains its colours does not either.
     """
     import matplotlib as mpl
+    from matplotlib.figure import Figure
 
+    figure = drawn if isinstance(drawn, Figure) else find_figure(drawn)
     buffer = io.StringIO()
     # The date, and ids drawn at random, would make two equal reports differ.
     with mpl.rc_context({"svg.hashsalt": "surefoot", "svg.fonttype": "path"}):
@@ -99,9 +103,9 @@ def inline_svg(figure: "Figure", description: str, *, raster: bool = False) -> M
     return Markup(drawing)  # noqa: S704 - our own figure
 
 
-def embed_pictures(pictures: "Iterable[tuple[Figure, str, str]]") -> list[tuple[Markup, str]]:
-    """SVG and note of every picture, given as a figure, its description, and the note below it."""
-    return [(inline_svg(figure, description), note) for figure, description, note in pictures]
+def embed_pictures(pictures: Iterable[Picture]) -> list[tuple[Markup, str]]:
+    """SVG and note of every picture."""
+    return [(inline_svg(axes, description), note) for axes, description, note in pictures]
 
 
 def save_svg(figure: "Figure", path: Path, description: str) -> None:

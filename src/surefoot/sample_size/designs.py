@@ -13,13 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.errors import InputError, did_you_mean
-from surefoot.reports.numbers import format_estimate, format_number
-from surefoot.reports.summaries import WIDTH, ShownResult, latex_table
+from surefoot.reports.numbers import format_estimate, format_number, format_percent
+from surefoot.reports.signatures import spell_out_keywords
+from surefoot.reports.summaries import WIDTH, Overview, ShownResult, align_columns, latex_table
 from surefoot.sample_size.pilot import Pilot
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from rich.console import Console
+
+    from surefoot.reports.figures import Drawable
 
 Matrix = NDArray[np.float64]
 BASES = {"constant": 1, "linear": 2, "quadratic": 3}  # Number of coefficients of a trend of each shape: 1, day, day².
@@ -93,9 +96,10 @@ class Design:
 
 @dataclass(frozen=True, repr=False)
 class SampleSize(ShownResult):
-    """How many people, with which power, and with a pilot also at the cautious end of each of its intervals."""
+    """The number of people and the power of a trial; with a pilot also at the cautious ends of its intervals."""
 
     page_title: ClassVar[str] = "Size of the trial"
+    machinery = ShownResult.machinery | {"list_cells"}
     people: int
     """Participants."""
     power: float
@@ -109,8 +113,12 @@ class SampleSize(ShownResult):
     cautious: SampleSize | None = None
     """The size with every estimate of the pilot at the cautious end of its interval."""
 
-    def __repr__(self) -> str:
-        return f"SampleSize({self.people} people, power {self.power:.3g})"
+    def _overview(self) -> Overview:
+        test = f"F({self.degrees[0]}, {self.degrees[1]}) at level {self.design.level:g}"
+        facts = {"effect": self.design.effect_words, "test": test}
+        if self.cautious is not None:
+            facts["cautious"] = f"{self.cautious.people:,} people at the cautious ends of the pilot's intervals"
+        return Overview(f"Sample size: {self.people:,} people, power {format_percent(self.power)}", facts, self.list_cells())
 
     @property
     def degrees(self) -> tuple[int, int]:
@@ -132,7 +140,7 @@ class SampleSize(ShownResult):
 
         return write_sentences("size.txt", size=self)
 
-    def to_frame(self, backend: str = "pyarrow") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """People needed if the effect were smaller or larger, in columns effect, people_80, people_90, power.
 
         Effects that no trial could have or detect are left out.
@@ -155,7 +163,7 @@ class SampleSize(ShownResult):
             "degrees_of_freedom": list(self.degrees),
             "assumptions": list(self.design.assumptions),
             "sentence": self.sentence,
-            "table": self.to_frame().to_pylist(),
+            "table": self.to_frame("pyarrow").to_pylist(),
         }
         if self.pilot is not None and self.cautious is not None:
             numbers |= {"pilot": self.pilot.to_dict(), "cautious": self.cautious.to_dict()}
@@ -164,7 +172,7 @@ class SampleSize(ShownResult):
     def list_cells(self) -> list[list[str]]:
         """The table over effect sizes, headers first."""
         headers = ["mean effect", "people for 80 %", "people for 90 %", f"power with {self.people}"]
-        return [headers, *([format_number(value) for value in row.values()] for row in self.to_frame().to_pylist())]
+        return [headers, *([format_number(value) for value in row.values()] for row in self.to_frame("pyarrow").to_pylist())]
 
     def to_latex(self) -> str:
         """The table over effect sizes, for booktabs."""
@@ -173,25 +181,24 @@ class SampleSize(ShownResult):
 
     def print_summary(self, console: Console) -> None:
         """Print the sentence of the protocol, the pilot's estimates and the table over effect sizes."""
-        table = self.list_cells()
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+        lines = align_columns(self.list_cells())
         paragraphs = [textwrap.fill(text, WIDTH) for text in (self.sentence, *self.pilot_lines)]
         console.out("\n".join([*paragraphs, "", *lines]), highlight=False)
 
     def render_page(self, *, title: str, source: str) -> str:
         """A self-contained page: the protocol's sentence, the curve of power, the table over effect sizes."""
+        from surefoot.reports.figures import new_page_figure
         from surefoot.reports.render import inline_svg, render
 
         note = f"Dashed: {self.people} participants with {100 * self.power:.1f} % power."
-        charts = [(inline_svg(self.plot(), f"Power by number of participants; {note}"), note)]
+        charts = [(inline_svg(self.plot(ax=new_page_figure()), f"Power by number of participants; {note}"), note)]
         return render("size.html", title=title, source=source, size=self, charts=charts)
 
-    def plot(self) -> Figure:
+    def plot(self, *, ax: Drawable = None) -> Axes:
         """The power by number of participants, as assumed and at the cautious ends of the pilot."""
-        from surefoot.reports.figures import BLUE, GREY, ORANGE, add_legend, label_axes, new_figure
+        from surefoot.reports.figures import BLUE, GREY, ORANGE, add_legend, choose_axes, label_axes
 
-        figure, axes = new_figure(width=5.6, height=3.4)
+        axes = choose_axes(ax, width=5.6, height=3.4)
         fewest = self.design.fewest
         people = np.unique(np.linspace(fewest, max(2 * self.people, fewest + 10), 60).astype(np.int64)).tolist()
         axes.plot(people, [100 * self.design.power(n) for n in people], color=BLUE, linewidth=1.8, label="as assumed")
@@ -202,8 +209,8 @@ class SampleSize(ShownResult):
         axes.axhline(100 * self.power, color=GREY, linewidth=0.8, linestyle="--")
         axes.set_ylim(0, 100)
         label_axes(axes, x="participants", y="power (%)", title="Power")
-        add_legend(figure, axes)
-        return figure
+        add_legend(axes)
+        return axes
 
 
 @dataclass(frozen=True)
@@ -351,7 +358,7 @@ def continuous(
     people: int | None = None,
     level: float = 0.05,
 ) -> SampleSize:
-    """People for a power (0.8 unless given), or the power with so many `people`, for a continuous outcome.
+    """Find the number of people for a power, or the power with a number of people, for a continuous outcome.
 
     With Z the tested columns, τ availability and ρ the probability: Q = Σ τ ρ(1 − ρ) ZZᵀ, d = (Σ τ ZZᵀ)⁻¹ Σ τ Z d(t) in
     units of `sd`; the test is F(p, N − p − q) with non-centrality N dᵀ(Q⁻¹ + σ_b² ccᵀ)⁻¹d, Zc = 1.
@@ -445,7 +452,7 @@ def binary(
     people: int | None = None,
     level: float = 0.05,
 ) -> SampleSize:
-    """As `continuous`, for an outcome that is 0 or 1; the effect is a log relative risk.
+    """Find the number of people, or the power, for an outcome that is 0 or 1; the effect is a log relative risk.
 
     M = Σ τ e^(ρfᵀβ) μ₀ ρ(1 − ρ) ffᵀ and Σ = Σ τ e^(2ρfᵀβ) μ₀ ρ(1 − ρ) [(1 − ρ) e^(−fᵀβ) + ρ − μ₀] ffᵀ; non-centrality
     N βᵀ(M⁻¹ΣM⁻ᵀ + σ_b² ccᵀ)⁻¹β.
@@ -507,8 +514,9 @@ def binary(
 OUTCOMES: dict[str, Callable[..., SampleSize]] = {"continuous": continuous, "binary": binary}
 
 
+@spell_out_keywords(continuous, binary)
 def size_trial(outcome: str, days: int, decisions_per_day: int, *, pilot: Pilot | None = None, **options: Any) -> SampleSize:
-    """`continuous` or `binary` by name; what is not among the options comes from the pilot.
+    """Find the size of a trial with a `continuous` or `binary` outcome; numbers that are not given come from the pilot.
 
     Parameters
     ----------
@@ -527,8 +535,8 @@ def size_trial(outcome: str, days: int, decisions_per_day: int, *, pilot: Pilot 
 
     Examples
     --------
-    >>> size_trial("continuous", 42, 5, effect=0.1, availability=0.7)
-    SampleSize(24 people, power 0.806)
+    >>> size_trial("continuous", 42, 5, effect=0.1, availability=0.7).people
+    24
     """
     if outcome not in OUTCOMES:
         raise InputError(f"no outcome '{outcome}'{did_you_mean(outcome, OUTCOMES)}; choose from {list(OUTCOMES)}")

@@ -10,7 +10,8 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, ratio_interval, sum_by_participant
 from surefoot.log_checks import check_logs, list_warnings
-from surefoot.reports.summaries import to_plain
+from surefoot.reports.numbers import format_interval, format_value
+from surefoot.reports.summaries import Overview, Shown, to_plain
 
 if TYPE_CHECKING:
     from surefoot.study import Study, StudyLogs
@@ -22,9 +23,9 @@ Floats = NDArray[np.float64]
 EXACT = 1e-10  # Residuals smaller than this share of the largest outcome are rounding.
 
 
-@dataclass(frozen=True)
-class Pilot:
-    """Estimates by the names that `continuous` and `binary` give them."""
+@dataclass(frozen=True, repr=False)
+class Pilot(Shown):
+    """Estimates from a pilot for a sample size, by the names of the arguments of `continuous` and `binary`."""
 
     people: int
     """Participants of the pilot."""
@@ -36,6 +37,12 @@ class Pilot:
     """Why the pilot's logs may not be what they are said to be."""
     outcome: str = "the outcome"
     """What the outcome is counted in, as the study transforms it."""
+
+    def _overview(self) -> Overview:
+        rows = [[name, format_value(interval), format_interval(interval)] for name, interval in self.estimates.items()]
+        heading = f"Pilot: {self.people:,} people, {self.decision_points:,} decision points"
+        facts = {"outcome": self.outcome, "warnings": str(len(self.warnings))}
+        return Overview(heading, facts, [["", "estimate", "95 % interval"], *rows])
 
     @property
     def values(self) -> dict[str, float]:
@@ -53,7 +60,7 @@ class Pilot:
 
 
 def estimate_nuisance(study: "Study", read: "StudyLogs | Trajectories", *, binary: bool = False) -> Pilot:
-    """What a pilot says about the quantities that a sample size needs beside the effect.
+    """Estimate from a pilot the quantities that a sample size needs in addition to the effect.
 
     Parameters
     ----------

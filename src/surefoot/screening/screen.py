@@ -20,7 +20,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
 from surefoot.reports.numbers import format_percent, format_points, format_signed
-from surefoot.reports.summaries import ShownResult, make_table
+from surefoot.reports.summaries import Overview, ShownResult, make_table
 from surefoot.screening.careless import Careless
 from surefoot.screening.clock import Clock
 from surefoot.screening.codes import Codes
@@ -31,8 +31,10 @@ from surefoot.screening.stuck import Stuck
 from surefoot.screening.units import Units
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from rich.console import Console
+
+    from surefoot.reports.figures import Drawable
 
 DETECTORS: dict[str, type[Detector]] = {
     detector.name: detector for detector in (Clock, Codes, NotWorn, Stuck, Units, Careless, LevelShifts)
@@ -245,8 +247,14 @@ class Screen(ShownResult):
     usual: LearnedPatterns
     """The patterns that the detectors learned from a sample of the participants."""
 
-    def __repr__(self) -> str:
-        return f"Screen({len(self.flags.row)} flags in {len(self.logs)} decision points: {self.counts()})"
+    def _overview(self) -> Overview:
+        rows = [[row["column"], row["reason"], f"{row['values']:,}", f"{row['missing']:,}"] for row in self.list_counts()]
+        facts = {
+            "flagged": f"{len(self.flags.row):,} values, {int(self.marks.sum()):,} of them now missing",
+            "verdict": f"{self.verdict} (does the flagged share differ by action?)",
+        }
+        heading = f"Screen of {len(self.logs.participants):,} people, {len(self.logs):,} decision points"
+        return Overview(heading, facts, [["column", "reason", "values", "missing"], *rows])
 
     @property
     def values(self) -> Floats:
@@ -369,7 +377,7 @@ class Screen(ShownResult):
 
     def render_page(self, *, title: str, source: str, checks: Sequence[Any] = ()) -> str:
         """A self-contained HTML page; `checks` of the logs come first."""
-        from surefoot.reports.figures import DARK, LIGHT
+        from surefoot.reports.figures import DARK, LIGHT, new_page_figure
         from surefoot.reports.render import inline_svg, render
 
         words = "Map of participants and decision points: worn, not worn, stuck, missing, sent"
@@ -382,7 +390,9 @@ class Screen(ShownResult):
             checks=checks,
             treatment=self.treatment,
             detectors=self.screener.detectors,
-            charts=[inline_svg(self.plot(palette), words, raster=True) for palette in (LIGHT, DARK)],
+            charts=[
+                inline_svg(self.plot(palette=palette, ax=new_page_figure()), words, raster=True) for palette in (LIGHT, DARK)
+            ],
             most_people=SHOWN_PEOPLE,
             people=self._count_by_participant(),
         )
@@ -404,12 +414,12 @@ class Screen(ShownResult):
             if total[number]
         ]
 
-    def plot(self, palette: Mapping[str, str] | None = None) -> Figure:
+    def plot(self, *, palette: Mapping[str, str] | None = None, ax: Drawable = None) -> Axes:
         """Participants × decision points: worn, not worn, stuck, missing, sent. An image has the colours of day or night."""
         from matplotlib.colors import ListedColormap
         from matplotlib.patches import Patch
 
-        from surefoot.reports.figures import GREY, LEGEND, LIGHT, label_axes, new_figure
+        from surefoot.reports.figures import GREY, LIGHT, add_legend, choose_axes, label_axes
 
         logs = self.logs
         names = list(MEANINGS)
@@ -425,8 +435,8 @@ class Screen(ShownResult):
             rows = logs.order[logs.starts[person] : logs.starts[person + 1]]
             grid[line, : len(rows)] = cells[rows]
         colours = [(palette or LIGHT)[colour] for colour in MEANINGS.values()]
-        figure, axes = new_figure(width=9.0, height=min(2.2 + 0.11 * len(shown), 12.0))
-        scale = {"cmap": ListedColormap(colours), "vmin": -0.5, "vmax": len(MEANINGS) - 0.5}
+        axes = choose_axes(ax, width=9.0, height=min(2.2 + 0.11 * len(shown), 12.0))
+        scale: dict[str, Any] = {"cmap": ListedColormap(colours), "vmin": -0.5, "vmax": len(MEANINGS) - 0.5}
         axes.imshow(grid, **scale, aspect="auto", interpolation="nearest")
         label_axes(axes, x="decision point", y="participant", title="What was recorded")
         axes.grid(visible=False)
@@ -434,8 +444,8 @@ class Screen(ShownResult):
         axes.set_yticks(range(0, len(shown), step), [str(name) for name in logs.participants[shown[::step]]], fontsize=7)
         present = [code for code in range(1, len(MEANINGS)) if (grid == code).any()]
         handles = [Patch(facecolor=colours[code], edgecolor=GREY, label=names[code]) for code in present]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), **LEGEND)
-        return figure
+        add_legend(axes, columns=len(handles), handles=handles)
+        return axes
 
 
 def screen(

@@ -22,6 +22,9 @@ class Contaminated(NamedTuple):
     touched: NDArray[np.bool_]
     """Whether a row has one, (rows,)."""
 
+    def __repr__(self) -> str:
+        return f"Contaminated: {int(self.touched.sum()):,} of {len(self.touched):,} decision points; see .logs and .touched"
+
 
 class Record(NamedTuple):
     """One participant's values, (decision points, state variables and reward), and the ingredients of an artefact."""

@@ -47,7 +47,10 @@ def long_run_average_reward(
     keep: int = 4000,
     seed: Seed,
 ) -> Estimate | dict[str, Estimate]:
-    """ElrAR: run everybody's policy for `steps` decision points, average the rewards of the last `keep`, then over people.
+    """The mean reward of policies after they have been in force for a long time.
+
+    Everybody's policy runs for `steps` decision points; the rewards of the last `keep` are averaged, then over people.
+    The paper calls it ElrAR.
 
     Parameters
     ----------
@@ -101,7 +104,9 @@ def share_treated(
 
 
 def immediate_regret(simulator: Simulator, policies: Policy | Policies, *, states: int = 1000, seed: Seed) -> Estimate:
-    """Mean of max_a q(s, a) − Σ_a π(a | s) q(s, a), q the true expected immediate reward.
+    """The reward that policies lose at the next decision point, compared with the best action.
+
+    The mean of max_a q(s, a) − Σ_a π(a | s) q(s, a), q the true expected immediate reward.
 
     Parameters
     ----------
@@ -140,7 +145,7 @@ def regret_at(simulator: Simulator, policies: Policy | Policies, states: NDArray
 
 
 def coefficient_error(simulator: Simulator, fitted: Method) -> Estimate:
-    """‖ŵ − w*‖ of every participant's critic against the simulator's true coefficients.
+    """The distance of everybody's fitted critic from the simulator's true coefficients, ‖ŵ − w*‖.
 
     Parameters
     ----------
@@ -195,9 +200,11 @@ def compare(
     keep: int = 4000,
     states: int = 1000,
     seed: Seed,
-    backend: str = "pyarrow",
+    backend: str | None = None,
 ) -> Any:
-    """A tidy frame with a row per method and measure: name, measure, mean, standard_error.
+    """Compare fitted methods and policies in a simulator: a frame with a row for each and every measure.
+
+    Its columns are name, measure, mean and standard_error.
 
     Parameters
     ----------

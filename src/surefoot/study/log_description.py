@@ -91,7 +91,7 @@ class Columns(Section):
 
 
 class Scaling(Section):
-    """(x − centre) / scale."""
+    """The scale on which a method sees a state variable: (x − centre) / scale."""
 
     centre: Finite = 0.0
     """The value that becomes 0."""

@@ -15,6 +15,7 @@ from surefoot.data.log_columns import MISSING, Problems, spell
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
 from surefoot.data.trajectories import Trajectories, read_columns, take_probability
 from surefoot.errors import InputError
+from surefoot.reports.summaries import Overview, Shown
 from surefoot.screening.detectors import Column, Layout, Questionnaire
 from surefoot.screening.screen import LearnedPatterns, Screen, Screener, as_seconds, screen_values
 from surefoot.study.log_description import LogDescription, Reward, ScreenSection
@@ -22,8 +23,8 @@ from surefoot.study.log_description import LogDescription, Reward, ScreenSection
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class StudyLogs:
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyLogs(Shown):
     """Logs as the study describes them."""
 
     logs: Trajectories
@@ -47,6 +48,18 @@ class StudyLogs:
     """Derived states at the time of the decision, until they join the states; None if they are computed from the rows."""
     problems: Problems = field(default_factory=Problems)
     """How messages name the rows."""
+
+    machinery = Shown.machinery | {"derived", "extra", "outside", "problems", "row"}
+
+    def _overview(self) -> Overview:
+        logs = self.logs._overview()
+        outside = sum(int(counts.sum()) for counts in self.implausible.values())
+        facts = {
+            **logs.facts,
+            "implausible": f"{outside:,} values outside their plausible range, now missing",
+            "screen": "off" if self.screen is None else f"{len(self.screen.flags.row):,} values flagged: see .screen",
+        }
+        return Overview(f"Logs of a study: {logs.heading}", facts)
 
     @property
     def measured_reward(self) -> Floats:

@@ -7,14 +7,15 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import Field, PlainValidator, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, Field, PlainValidator, PrivateAttr, ValidationError, model_validator
 
 from surefoot.data.derived_states import DayBoundary
 from surefoot.data.file_formats import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
 from surefoot.reports.numbers import RewardUnit
+from surefoot.reports.summaries import Overview, Shown
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, read_logs
 from surefoot.study.toml_file import Finite, KeyedError, Probability, Section, explain_error, parse_toml, read_text
@@ -128,7 +129,7 @@ class ProbabilityLimits(Section):
         return self
 
 
-class Study(LogDescription):
+class Study(Shown, LogDescription):
     """A study: its variables, its actions, its reward, and how they are analysed and used.
 
     Examples
@@ -151,6 +152,26 @@ class Study(LogDescription):
     groups: dict[str, str] = Field(default_factory=dict)
     """`[groups]`: groups that `surefoot effects` describes one by one, each with the column, or state variable, that holds
     its levels."""
+
+    machinery: ClassVar[frozenset[str]] = Shown.machinery | {
+        *(name for name in dir(BaseModel) if name[0] != "_"),
+        *("check_policies", "clip_probabilities", "clip_row", "clip_slopes", "columns_of", "derived_states", "list_steps"),
+        *("describe_reading", "extra_columns", "has_clock_days", "read_names", "restore", "state_columns", "state_kinds"),
+        *("method_choice", "variable_kinds", "with_method", "with_screen", "with_trial_columns"),
+    }
+
+    def _overview(self) -> Overview:
+        design = self.actions.probabilities
+        logged = "not logged" if self.columns.probability is None else f"column {self.columns.probability}"
+        facts = {
+            "participant": f"column {self.columns.participant}; time in {self.columns.time}",
+            "state": ", ".join(self.state_names),
+            "actions": f"{', '.join(self.actions.names)} in column {self.actions.column}",
+            "probability": logged if design is None else f"{', '.join(f'{share:g}' for share in design)} by design",
+            "screen": "on" if self.screen is not None and self.screen.on else "off",
+            "trial": "none: only for surefoot serve" if self.trial is None else "described",
+        }
+        return Overview(f"Study: {self.method_name} for {self.reward_unit}", facts)
 
     _text: str | None = PrivateAttr(default=None)
     _method: Method | None = PrivateAttr(default=None)
@@ -307,7 +328,7 @@ class Study(LogDescription):
         if self.trial is not None:
             days = {"day_boundary": self.trial.day_boundary, "max_gap": self.trial.max_gap}
             known = made.horizon.get_params()
-            made.horizon = made.horizon.with_params(**{name: value for name, value in days.items() if name in known})
+            made.horizon = made.horizon.with_params({name: value for name, value in days.items() if name in known})
             made.horizon.check_parameters()
         return made
 

@@ -271,7 +271,10 @@ def fit_ridge(features: Array, rewards: Array, weights: Array, *, penalty: Array
 @register_critic
 @dataclass(frozen=True)
 class Ridge(Critic):
-    """w = (XᵀUX + ζI)⁻¹ XᵀU r: the state of the art before the paper. Every usable decision point counts."""
+    """Ordinary ridge regression, in which every usable decision point counts.
+
+    w = (XᵀUX + ζI)⁻¹ XᵀU r.
+    """
 
     name: ClassVar[str] = "ridge"
     title: ClassVar[str] = "ridge"
@@ -307,7 +310,10 @@ def boxplot_threshold(squared_residuals: Array, rewards: Array, weights: Array, 
 @register_critic
 @dataclass(frozen=True)
 class Capped(RemovingCritic):
-    """Minimises Σ min{(r − xᵀw)², ε} + ζ‖w‖² with ε = τ (q₃ + 1.5 (q₃ − q₁)) of the squared residuals of ridge."""
+    """Ridge regression that ignores decision points with very large residuals.
+
+    It minimises Σ min{(r − xᵀw)², ε} + ζ‖w‖² with ε = τ (q₃ + 1.5 (q₃ − q₁)) of the squared residuals of ridge.
+    """
 
     name: ClassVar[str] = "capped"
     title: ClassVar[str] = "the paper's cap"

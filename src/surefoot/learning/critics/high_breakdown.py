@@ -344,9 +344,11 @@ def _reward_outlyingness(base: Array, rewards: Array, taken: list[Array], inside
 @critic.register_critic
 @dataclass(frozen=True)
 class HighBreakdown(critic.RemovingCritic):
-    """Ridge on the decision points that are not far out in state or reward; τ multiplies the squared fences, as the paper's
-    does. The threshold is the square of a participant's narrowest residual fence: a decision point that was left out within
-    it was left out for its state."""
+    """Ridge regression on the decision points that are outliers neither in state nor in reward.
+
+    τ multiplies the squared fences, as the paper's does. The threshold is the square of a participant's narrowest residual
+    fence: a decision point that was left out within it was left out for its state.
+    """
 
     name: ClassVar[str] = "high-breakdown"
     title: ClassVar[str] = "the high-breakdown critic"

@@ -5,6 +5,7 @@ together, gets a copy, fitted to [s, 1{a=1}, 1{a=1} s, …] at the regressor's o
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -185,13 +186,14 @@ class RegressorCritic(RegressionCritic):
         inner = self.regressor.get_params() if deep and hasattr(self.regressor, "get_params") else {}
         return {"regressor": self.regressor, **inner}
 
-    def with_params(self, **changes: Any) -> "RegressorCritic":
-        regressor = changes.pop("regressor", self.regressor)
+    def with_params(self, changes: Mapping[str, Any]) -> "RegressorCritic":
+        regressor = changes.get("regressor", self.regressor)
+        inner = {name: value for name, value in changes.items() if name != "regressor"}
         known = list(RegressorCritic(regressor).get_params())
-        for name in changes:
+        for name in inner:
             if name not in known:
                 raise InputError(f"{self.title} has no parameter '{name}'{did_you_mean(name, known)}; it has {known}")
-        return RegressorCritic(deepcopy(regressor).set_params(**changes) if changes else regressor)
+        return RegressorCritic(deepcopy(regressor).set_params(**inner) if inner else regressor)
 
     def check_parameters(self) -> None:
         pass  # The regressor checks its own when it is fitted.
@@ -264,7 +266,7 @@ class GradientBoosting(RegressionCritic):
 @register_critic
 @dataclass(frozen=True)
 class CappedRandomForest(CappedRegressionCritic, RandomForest):
-    """`RandomForest` under the paper's cap."""
+    """A random forest that ignores decision points with very large residuals, as `Capped` does."""
 
     name: ClassVar[str] = "capped-random-forest"
     title: ClassVar[str] = "the random forest with the paper's cap"
@@ -273,7 +275,7 @@ class CappedRandomForest(CappedRegressionCritic, RandomForest):
 @register_critic
 @dataclass(frozen=True)
 class CappedGradientBoosting(CappedRegressionCritic, GradientBoosting):
-    """`GradientBoosting` under the paper's cap."""
+    """Gradient boosting that ignores decision points with very large residuals, as `Capped` does."""
 
     name: ClassVar[str] = "capped-gradient-boosting"
     title: ClassVar[str] = "gradient boosting with the paper's cap"

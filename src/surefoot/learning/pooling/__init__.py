@@ -136,7 +136,10 @@ class Everyone(Pooling):
 @register_pooling
 @dataclass(frozen=True)
 class Partial(Person):
-    """Coefficients wᵢ = β + bᵢ, bᵢ ~ N(0, Ψ): everybody has their own, drawn towards β as far as people are alike."""
+    """Everybody has their own coefficients, drawn towards the mean of all people as far as people are alike.
+
+    In formulas wᵢ = β + bᵢ with bᵢ ~ N(0, Ψ).
+    """
 
     name: ClassVar[str] = "partial"
     serves_anybody: ClassVar[bool] = True
