@@ -64,3 +64,9 @@ def test_the_glossary_has_the_words():
     glossary = (SOURCE.parents[1] / "docs" / "glossary.md").read_text(encoding="utf-8")
     for word in ("Outcome", "Participant", "Decision point", "Policy", "Prompt"):
         assert f"\n**{word}**\n:   " in glossary
+
+
+def test_messages_speak_of_the_outcome():
+    """The catalogue holds every message to the letter; `reward` remains as a key, a column and an argument."""
+    messages = (SOURCE.parents[1] / "docs" / "mistakes.md").read_text(encoding="utf-8")
+    assert re.findall(r"\b(?:the|an?) rewards?\b", messages, re.IGNORECASE) == []

@@ -181,7 +181,7 @@ def test_columns_that_give_the_action_away_and_lonely_codes_are_seen():
     assert coded.reason == "state variable 'fatigue' holds -99 again and again, apart from all other values"
     assert "missing = [-99]" in coded.remedy
     rewards = audit(sf.method("accb").fit(logs.with_values(reward=np.where(logs.time % 9 == 0, -9999.0, logs.reward))))
-    assert "reward 'reward' holds -9999 again and again" in rewards.check("suspect columns").reason
+    assert "outcome 'reward' holds -9999 again and again" in rewards.check("suspect columns").reason
     leaked = logs.with_values(state=np.column_stack([logs.state[:, :2], logs.action + 0.01 * logs.state[:, 2]]))
     found = audit(sf.method("accb", pooling="all").fit(leaked))
     assert found.check("leaks").verdict == found.verdict == "unsafe"

@@ -115,7 +115,7 @@ def test_a_draft_study_for_awkward_columns_loads_and_reads(tmp_path):
         assert '# Left out: "remark", which holds times, or text with many values.' in text
         assert '# Left out: "always", which is constant, or holds times.' in text
         assert len(study.read(tmp_path / name).logs) == 12
-    assert "no column looks like the reward; say which with --reward" in refuse(
+    assert "no column looks like the outcome; say which with --reward" in refuse(
         "init", _without(table, "outcome", tmp_path), "--out", tmp_path / "s.toml"
     )
     assert "did you mean 'city'" in refuse("init", tmp_path / "logs.csv", "--out", tmp_path / "s.toml", "--reward", "cty")

@@ -342,7 +342,7 @@ def test_what_is_there_is_replaced_only_when_told_and_only_when_it_is_a_fit(tabl
 @pytest.mark.parametrize("rows", [60, 10**6], ids=["many parts", "one part"])
 @pytest.mark.parametrize(
     ("reward", "words"),
-    [(None, "column 'reward' is always missing"), (7.0, "the reward is 7 at all")],
+    [(None, "column 'reward' is always missing"), (7.0, "the outcome is 7 at all")],
     ids=["missing", "constant"],
 )
 def test_rewards_that_teach_nothing_are_refused_whatever_the_parts(table, reward, words, rows, tmp_path, monkeypatch):

@@ -380,11 +380,11 @@ def test_a_reward_that_never_changes_is_refused(dirty):
     """Once 82.6 % of it was "removed as outliers"."""
     constant = dirty.with_values(reward=np.full(len(dirty), 7.25))
     for name in ("accb", "ro-accb", "hb-linucb"):
-        with pytest.raises(sf.InputError, match=r"column 'reward': the reward is 7.25 at all 540 usable"):
+        with pytest.raises(sf.InputError, match=r"column 'reward': the outcome is 7.25 at all 540 usable"):
             sf.method(name).fit(constant)
     own = dirty.reward.copy()
     own[dirty.participant_index == 2] = 3.0
-    with pytest.warns(sf.FitWarning, match="participant 2: the reward never changes"):
+    with pytest.warns(sf.FitWarning, match="participant 2: the outcome never changes"):
         sf.method("accb").fit(dirty.with_values(reward=own))
 
 
@@ -397,7 +397,7 @@ def test_logs_without_a_usable_decision_point_are_refused(dirty):
     with pytest.raises(sf.InputError, match="column 'engagement' is always missing"):
         sf.method("ro-accb").fit(dirty.with_values(state=state))
     half = np.arange(len(dirty)) % 2 == 0
-    with pytest.raises(sf.InputError, match="each lacks the reward or a state variable"):
+    with pytest.raises(sf.InputError, match="each lacks the outcome or a state variable"):
         sf.method("ro-accb").fit(
             dirty.with_values(
                 state=np.where(half[:, None], np.nan, dirty.state), reward=np.where(half, dirty.reward, np.nan)

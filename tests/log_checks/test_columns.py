@@ -19,7 +19,7 @@ def test_codes_for_missing_values_are_listed(code):
     logs = make_logs()
     coded = logs.with_values(reward=np.where(np.arange(len(logs)) % 11 == 0, float(code), logs.reward))
     check = find_check(check_logs(coded), "suspect columns")
-    assert (check.verdict, check.numbers) == ("look", {"columns": ["reward 'reward'"]})
+    assert (check.verdict, check.numbers) == ("look", {"columns": ["outcome 'reward'"]})
     assert f"holds {code} again" in check.reason
     assert f"missing = [{code}]" in check.remedy
     honest = find_check(check_logs(logs), "suspect columns")
@@ -43,7 +43,7 @@ def test_codes_are_named_in_the_units_of_the_logs():
     check = find_check(check_logs(read, study), "suspect columns")
     assert check.reason == (
         "state variable 'temperature' holds -99 again and again, apart from all other values; "
-        "reward 'reward' holds 999 again and again, apart from all other values"
+        "outcome 'reward' holds 999 again and again, apart from all other values"
     )
     assert check.remedy == (
         "if it stands for missing, write missing = [-99] in its section; "

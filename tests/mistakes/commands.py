@@ -90,9 +90,9 @@ MISTAKES = [
         "studies/study.toml: there is no folder studies; make it first",
     ),
     Mistake(
-        "init where no column looks like the reward",
+        "init where no column looks like the outcome",
         command("init", "other.csv", "--out", "s.toml", before=write("other.csv", LOGS.replace("steps", "walked"))),
-        "other.csv: no column looks like the reward; say which with --reward NAME (the table has ['participant', 'time', 'mood', 'rain', 'place', 'available', 'sent', 'p', 'walked'])",
+        "other.csv: no column looks like the outcome; say which with --reward NAME (the table has ['participant', 'time', 'mood', 'rain', 'place', 'available', 'sent', 'p', 'walked'])",
     ),
     Mistake(
         "init with a column that is not there",

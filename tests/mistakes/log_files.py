@@ -350,14 +350,14 @@ MISTAKES = [
         "actions.probabilities: the probabilities cannot be the design's: the mean weight of 'send' is 2.23 ± 0.07 over 12 people, where it must be 1; they look swapped: write actions.probabilities = [0.3, 0.7]",
     ),
     Mistake(
-        "A reward without a logarithm",
+        "An outcome without a logarithm",
         cell("250", "-3"),
-        "logs.csv: line 3, column 'steps', participant 'ann': -3 has no log(x + 0.5); give the reward a plausible range (values outside count as missing), or change the transform",
+        "logs.csv: line 3, column 'steps', participant 'ann': -3 has no log(x + 0.5); give the outcome a plausible range (values outside count as missing), or change the transform",
     ),
     Mistake(
-        "A reward without a root",
+        "An outcome without a root",
         cell("250", "-3", STUDY.replace("log(x + 0.5)", "sqrt")),
-        "logs.csv: line 3, column 'steps', participant 'ann': -3 has no sqrt; give the reward a plausible range (values outside count as missing), or change the transform",
+        "logs.csv: line 3, column 'steps', participant 'ann': -3 has no sqrt; give the outcome a plausible range (values outside count as missing), or change the transform",
     ),
     Mistake(
         "Several mistakes at once",

@@ -165,7 +165,7 @@ MISTAKES = [
     Mistake(
         "-99 for missing, beside one genuine negative value",
         warn(write_codes),
-        "look: suspect columns: reward 'steps' holds -99 again and again, more often than the values next to it; if it stands for missing, write missing = [-99] in its section",
+        "look: suspect columns: outcome 'steps' holds -99 again and again, more often than the values next to it; if it stands for missing, write missing = [-99] in its section",
     ),
     Mistake(
         "A state that was measured with the outcome",

@@ -81,14 +81,14 @@ MISTAKES = [
         "study.toml: line 1, the study: state variable 'time' has the name of another role's column; give it another name",
     ),
     Mistake(
-        "The reward as a state variable",
+        "The outcome as a state variable",
         add("[state.steps]\n"),
-        "study.toml: line 26, key 'state.steps': its column is the reward, which is known only after the decision; a state holds what was known before it, so leave this variable out",
+        "study.toml: line 26, key 'state.steps': its column is the outcome, which is known only after the decision; a state holds what was known before it, so leave this variable out",
     ),
     Mistake(
-        "The reward as a state variable under another name",
+        "The outcome as a state variable under another name",
         add('[state.walked]\ncolumn = "steps"\n'),
-        "study.toml: line 26, key 'state.walked': its column is the reward, which is known only after the decision; a state holds what was known before it, so leave this variable out",
+        "study.toml: line 26, key 'state.walked': its column is the outcome, which is known only after the decision; a state holds what was known before it, so leave this variable out",
     ),
     Mistake(
         "The action as a state variable",

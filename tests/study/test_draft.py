@@ -102,7 +102,7 @@ def test_fit_warns_of_such_columns_where_the_study_has_them(table, tmp_path):
     assert "'dose' says which action was taken" in leak
     (suspect,) = (text for text in messages if "suspect columns" in text)
     assert "state variable 'temperature' holds -99 again and again" in suspect
-    assert "reward 'reward' holds 9999 again and again" in suspect
+    assert "outcome 'reward' holds 9999 again and again" in suspect
     assert set(fitted.manifest["warnings"]) >= messages
 
 

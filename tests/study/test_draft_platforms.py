@@ -226,7 +226,7 @@ def test_a_time_is_preferred_to_a_counter_and_boxes_are_named(tmp_path):
 def test_an_answer_in_words_is_no_outcome(tmp_path):
     header = [*HEADER[:-1], "response", "walked_later"]
     rows = [[*row[:-1], ("good", "bad", "")[number % 3], row[-1]] for number, row in enumerate(ROWS)]
-    with pytest.raises(sf.InputError, match="no column looks like the reward; say which with --reward NAME"):
+    with pytest.raises(sf.InputError, match="no column looks like the outcome; say which with --reward NAME"):
         draft_study(write(tmp_path / "logs.csv", rows, header))
 
 

@@ -70,12 +70,15 @@ def _describe_screen(screen: dict[str, Any]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for row in screen["counts"]:
         by_reason.setdefault(row["reason"], []).append(f"{row['values']:,} of {row['column']}")
-    blind = "as often after a suggestion as after nothing, so removing them neither creates nor hides an effect"
-    unsafe = "more often after one action than after the other: that is an effect of the prompt, not an artefact"
+    by_action = {
+        "fine": "They are about as common after a suggestion as after nothing, so removing them does not bias an effect.",
+        "look": "Some are more common after one action than after the other. The page shows which.",
+        "unsafe": "They are more common after one action than after the other, so removing them biases an effect.",
+    }
     return [
         f"{screen['flagged_values']:,} values cannot be trusted and count as missing from here on.",
         *(f"{reason.capitalize()}: {', '.join(columns)}." for reason, columns in by_reason.items()),
-        f"They occur {blind if screen['blind_to_treatment'] else unsafe}.",
+        by_action[screen["verdict"]],
     ]
 
 

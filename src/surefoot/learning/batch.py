@@ -103,12 +103,12 @@ class Learnable(NamedTuple):
         """Refuse logs from which nobody's fit could learn anything; `reward` is the reward's column."""
         if not self.used:
             empty = [name for name, count in self.missing.items() if count == self.available]
-            why = f"column '{empty[-1]}' is always missing" if empty else "each lacks the reward or a state variable"
+            why = f"column '{empty[-1]}' is always missing" if empty else "each lacks the outcome or a state variable"
             why = f"of {self.available} available ones {why}" if self.available else "nobody is ever available"
             raise InputError(f"no decision point can be used: {why}", column=empty[-1] if self.available and empty else None)
         if self.used > 1 and self.reward_range is not None and self.reward_range[0] == self.reward_range[1]:
             raise InputError(
-                f"column '{reward}': the reward is {self.reward_range[0]:g} at all {self.used} usable decision points, so "
+                f"column '{reward}': the outcome is {self.reward_range[0]:g} at all {self.used} usable decision points, so "
                 "there is nothing to learn; check that this column is the outcome",
                 column=reward,
             )

@@ -128,7 +128,7 @@ def warn_of_troubles(
     texts = [
         f"no usable decision point, {pooling.without_points}",
         f"fewer usable decision points than the critic's {features} features; {pooling.few_points}",
-        "the reward never changes, so no effect can be learned; what was removed as an outlier means nothing",
+        "the outcome never changes, so no effect can be learned; what was removed as an outlier means nothing",
         *(f"state '{name}' never changes, so its effect cannot be told from the intercept" for name in logs.state_names),
     ]
     for name in logs.action_names:

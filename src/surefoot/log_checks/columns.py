@@ -67,7 +67,7 @@ def check_columns(read: StudyLogs, study: Study | None) -> Check:
     rows = np.flatnonzero(logs.available)
     rows = rows[:: -(-len(rows) // MOST_ROWS) or 1]
     columns = {f"state variable '{name}'": values[rows] for name, values in list_state_values(logs, study).items()}
-    columns[f"reward '{logs.names.reward}'"] = read.raw_reward[rows]
+    columns[f"outcome '{logs.names.reward}'"] = read.raw_reward[rows]
     suspects = []
     for name, values in columns.items():
         lonely = suspect_columns.find_lonely_codes(values)

@@ -198,6 +198,6 @@ def _restore_flagged(read: StudyLogs | None, rows: Trajectories, study: Study) -
             state[flagged, number] = (screen.values[chosen] - kind.centre) / kind.scale
         else:
             raise InputError(
-                f"the screen marked '{column}', which is no state variable and not the reward; leave it out of the screen"
+                f"the screen marked '{column}', which is neither a state variable nor the outcome; do not screen it"
             )
     return state, reward

@@ -155,7 +155,7 @@ class ColumnGuesses:
         if missing:
             advice = self._suggest_time() if "time" in missing else ""
             options = " ".join(f"--{role} NAME" for role in missing)
-            problem = f"no column looks like the {' or the '.join(missing)}"
+            problem = f"no column looks like the {' or the '.join(missing)}".replace("reward", "outcome")
             raise InputError(f"{problem}; say which with {options}{advice} (the table has {names})")
 
     def _find_candidates(self, role: str) -> list[str]:

@@ -357,7 +357,7 @@ class LogDescription(Section):
         for name, variable in self.state.items():
             column = variable.column or name
             if column in (self.reward.column, self.actions.column):
-                role = "reward" if column == self.reward.column else "action"
+                role = "outcome" if column == self.reward.column else "action"
                 reason = f"its column is the {role}, which is known only after the decision"
                 remedy = "a state holds what was known before it, so leave this variable out"
                 raise KeyedError(("state", name), f"{reason}; {remedy}")
@@ -398,7 +398,7 @@ class LogDescription(Section):
         for device in screen.devices:
             if device not in devices:
                 near = did_you_mean(device, devices)
-                remedy = f"write device = '{device}' where a number column or the reward comes from it, or leave it out"
+                remedy = f"write device = '{device}' where a number column or the outcome comes from it, or leave it out"
                 raise KeyedError(("screen", "devices"), f"no column comes from device '{device}'{near}; {remedy}")
         for name, variable in self.state.items():
             if variable.device is not None and variable.device not in devices:

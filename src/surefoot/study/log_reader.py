@@ -286,7 +286,7 @@ def transform_reward(raw: Floats, reward: Reward, problems: Problems) -> Floats:
     outside = values < 0 if offset is None else values + offset <= 0
     if outside.any():
         rows = np.flatnonzero(outside)
-        remedy = "give the reward a plausible range (values outside count as missing), or change the transform"
+        remedy = "give the outcome a plausible range (values outside count as missing), or change the transform"
         problems.report(reward.column, rows, f"{values[rows[0]]:g} has no {reward.transform}", remedy)
         values = np.where(outside, np.nan, values)
     return np.sqrt(values) if offset is None else np.log(values + offset)

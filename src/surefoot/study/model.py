@@ -236,7 +236,7 @@ class Study(Shown, LogDescription):
         return self
 
     def _check_groups(self) -> None:
-        outcomes = {self.reward.column: "the reward", self.actions.column: "the action"}
+        outcomes = {self.reward.column: "the outcome", self.actions.column: "the action"}
         for name, column in self.groups.items():
             if column in outcomes:
                 words = f"'{column}' is {outcomes[column]}, which is known only after the decision; name another column"
