@@ -105,7 +105,7 @@ def test_removal_that_depends_on_time_or_person_is_seen():
     )
     check = loud.check("depends on participant")
     assert check.verdict == "look"
-    assert "participant 7's" in check.reason
+    assert "by participant 7" in check.reason
 
 
 def test_an_effect_that_hangs_on_the_cap_is_seen():
@@ -149,7 +149,7 @@ def test_a_fit_without_a_cap_and_one_person_alone_can_be_audited():
 @pytest.mark.parametrize(
     ("name", "said", "unsaid"),
     [
-        ("accb", "ridge has no limit: all 1000 decision points count", ("the cap", "the fences", "removal", "raise tau")),
+        ("accb", "ridge has no limit: all 1,000 decision points count", ("the cap", "the fences", "removal", "raise tau")),
         ("ro-accb", "the cap removes", ("fences",)),
         ("hb-accb", "the fences remove", ("the cap removes", "the cap cuts", "without the cap", "by the cap")),
     ],
