@@ -7,14 +7,16 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
 
+import pytest
 from typer.testing import CliRunner
 
 from surefoot.cli import app
 from surefoot.errors import InputError
 from surefoot.service.database import databases
+from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.cli.typed import run_words as run
-from tests.service.support.trials import STUDY, fill
+from tests.service.support.trials import STUDY, fill, update
 
 
 def test_update_replay_export_backup_and_restore(trial, tmp_path, monkeypatch):
@@ -115,3 +117,25 @@ def test_the_report_for_a_board_has_two_parts_and_asks_for_a_reason(trial, tmp_p
     assert "the closed part" in run("report", "--board", "--closed", "--reason", "second meeting", "--since", "2026-01-01")
     closed = json.loads((tmp_path / "board/board-closed.json").read_text())
     assert closed["unblindings"][0]["by"].startswith("command line") and len(closed["by_action"]) == 2
+
+
+def test_effects_of_an_exported_trial_have_adaptive_errors(tmp_path, monkeypatch):
+    """Nights of updates by a pooled `ts` in the service, exported and analysed by the commands, without further options."""
+    monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/pooled.db")
+    monkeypatch.chdir(tmp_path)
+    text = STUDY.replace('name = "ro-accb"\npooling = "person"', 'name = "ts"\npooling = "all"')
+    text = text.replace("warm_up_decision_points = 20", "warm_up_decision_points = 4")
+    text = text.replace("max_removed = 0.5\nmax_send_rate_change = 0.8", "max_influence = 1\nmax_send_rate_change = 1")
+    (tmp_path / "study.toml").write_text(text + '\n[effects]\ncontrols = ["weather"]\n')
+    trial = open_trial(Study.load(tmp_path / "study.toml"), f"sqlite:///{tmp_path}/pooled.db")
+    for night in range(4):
+        fill(trial, people=8, points=6, first=6 * night, seed=night, effect=0.2)
+        if night < 3:
+            assert update(trial)[1]["state"] == "done"
+    trial.close()
+    run("export", "export")
+    words = run("effects", "export", "--study", "study.toml")
+    assert "This report uses the adaptive ones." in words
+    for label in ("average", "mean outcome"):
+        usual, _, _, adaptive, _, _, ratio = re.search(rf"{label}((?: +[-−]?\d+\.\d+){{7}})", words)[1].split()
+        assert float(ratio) == pytest.approx(float(adaptive) / float(usual), abs=0.02)

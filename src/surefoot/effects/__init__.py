@@ -4,11 +4,14 @@ from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.report import EffectsReport, Words, analyse
 from surefoot.effects.result import EffectResult, dcee, emee, emee2, excursion_effect, wcls
 from surefoot.effects.study_effects import analyse_study
+from surefoot.inference.adaptive_sandwich import PolicyUpdate, UpdateHistory, update_by_differences
 
 __all__ = [
     "ESTIMATORS",
     "EffectResult",
     "EffectsReport",
+    "PolicyUpdate",
+    "UpdateHistory",
     "Words",
     "analyse",
     "analyse_study",
@@ -16,5 +19,6 @@ __all__ = [
     "emee",
     "emee2",
     "excursion_effect",
+    "update_by_differences",
     "wcls",
 ]

@@ -13,8 +13,17 @@ scores ∂ log π / ∂β. The derivative of the stack is block triangular, so i
     IF_u = inf_u + Σ_{v < u} IF_v C_uvᵀ,    C_uv = (1/n) Σ over decisions of v before u (inf_u of the participant · scoreᵀ),
 
 where inf_u is the influence on β_u when all earlier policies are given; θ follows in the same way. Where probabilities enter
-φ or ψ themselves (weights, centring), their derivatives are added to C. A decision cannot change what happened before it, so
-inf_u may be summed over the later decision points alone. That varies less than the sum over all of them and is as valid.
+φ or ψ themselves (weights, centring), their derivatives are added to C.
+
+The published formula estimates every C_uv as it stands. Often its expectation is 0 and its estimate is not; after tens of
+updates the products of such estimates make standard errors many times too wide. `UpdateHistory` uses
+
+    E[Σ_{s ≥ t} g_s · score_tᵀ] = E[Σ_a m_t(a) · ∂π_t(a)/∂βᵀ],    m_t(a) = E[Σ_{s ≥ t} g_s | a] − E[Σ_{s ≥ t} g_s | 0]:
+
+a decision cannot change what happened before it, and the slopes of the policies are known exactly. Only the effects m of
+decisions are estimated. They fade with the lag ℓ as ℓ^(−¾), so that the decisions of all updates together estimate one
+number for each function and treatment, by a regression on actions centred at their probabilities. The functions of the last
+update have effects; those of earlier updates are linear in them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,12 +33,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.errors import InputError
-from surefoot.inference.later_effects import Decisions, LaterEffects
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
 Positions = NDArray[np.int64]
 STEP = 1e-5  # Of differences, relative to the size of a parameter.
+FADING = 0.75
+"""Of the effects of decisions: that on a row ℓ decision points later is proportional to ℓ to the power of −0.75."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,18 +179,9 @@ def sum_by_participant(values: Floats, participant: Positions) -> Floats:
     return np.asarray(np.add.reduceat(values, np.flatnonzero(np.diff(participant, prepend=-1))))
 
 
-def sum_changeable(values: Floats, participant: Positions, last: Positions | None) -> Floats:
-    """For every decision the sum over its participant's values that it could change, (rows, …).
-
-    `last` holds the position of the last decision that could change each value; None: the row's own.
-    """
-    if last is not None:
-        placed = np.zeros_like(values)
-        np.add.at(placed, last, values)
-        values = placed
-    passed = np.cumsum(values, axis=0)
-    ends = np.append(np.flatnonzero(np.diff(participant)), len(participant) - 1)
-    return np.asarray(passed[ends][participant] - passed + values)
+def _mark_known(values: Floats) -> Marks:
+    """The rows that functions have."""
+    return np.asarray(values.any(axis=1), dtype=np.bool_)
 
 
 def find_ends(participant: Positions) -> Positions:
@@ -188,27 +189,23 @@ def find_ends(participant: Positions) -> Positions:
     return np.append(np.flatnonzero(np.diff(participant)), len(participant) - 1)[participant]
 
 
-def adaptive_influences(equations: TrialEquations, updates: Iterable[PolicyUpdate], *, whole_trial: bool = True) -> Floats:
+def _solve_published(equations: TrialEquations, updates: Iterable[PolicyUpdate]) -> Floats:
     """Every participant's influence G on the coefficients θ by the published formula, (participants, p): GᵀG is their
-    covariance.
-
-    Without `whole_trial` ψ and φ are weighted only by the decisions that could change them.
-    """
+    covariance."""
     participant = equations.participant
-    ends = find_ends(participant) if whole_trial else None
-    changeable = sum_changeable(equations.functions, participant, ends if whole_trial else equations.last)
+    functions = sum_by_participant(equations.functions, participant)
     pull = equations.sum_scores()
     people = len(pull)
     carried: list[tuple[PolicyUpdate, Floats]] = []
     for update in updates:
-        influence = sum_by_participant(update.influence, participant)
-        changed = sum_changeable(update.influence, participant, ends)
+        direct = sum_by_participant(update.influence, participant)
+        influence = direct
         for earlier, of_earlier in carried:
-            known = update.before[earlier.decided]
-            moved = changed[earlier.decided[known]].T @ earlier.score[known]
+            rows = earlier.decided[update.before[earlier.decided]]
+            moved = direct[participant[rows]].T @ earlier.score[update.before[earlier.decided]]
             influence = influence + of_earlier @ moved.T / people
         carried.append((update, influence))
-        by_decision = changeable[update.decided] + equations.by_probability[update.decided]
+        by_decision = functions[participant[update.decided]] + equations.by_probability[update.decided]
         pull = pull + influence @ (by_decision.T @ update.score).T / people
     return np.asarray(np.linalg.solve(equations.bread, pull.T).T)
 
@@ -223,17 +220,76 @@ def adaptive_covariance(equations: TrialEquations, updates: Iterable[PolicyUpdat
     updates
         Of the policy, in their order.
     published
-        Take the formula as published, which is unstable after many updates, instead of the effects of decisions that
-        `later_effects` estimates from all updates together.
+        Take the formula as published, which is unstable after many updates, instead of that of `UpdateHistory`.
 
     Returns
     -------
     ndarray of shape (p, p)
     """
     if published:
-        influences = adaptive_influences(equations, updates)
+        influences = _solve_published(equations, updates)
         return np.asarray(influences.T @ influences)
     return UpdateHistory(equations.participant, list(updates)).find_covariance(equations)
+
+
+class Decisions:
+    """Decisions that policies drew, and what depends on them at the same participant's later rows."""
+
+    def __init__(self, participant: Positions, updates: Sequence[PolicyUpdate]) -> None:
+        starts = np.flatnonzero(np.diff(participant, prepend=-1))
+        self.people = len(starts)
+        self.rows = np.concatenate([update.decided for update in updates])
+        self._participant = participant
+        self._point = np.arange(len(participant)) - starts[participant]
+        lags = np.subtract.outer(np.arange(self._point.max() + 1), np.arange(self._point.max() + 1)).T
+        self._fading = np.where(lags > 0, np.maximum(lags, 1.0) ** -FADING, 0.0)
+        action = np.concatenate([update.action for update in updates])
+        shares = np.concatenate([update.probabilities[:, 1:] for update in updates])
+        treatments = np.arange(1, shares.shape[1] + 1)
+        self._centred = (action[:, None] == treatments) - shares
+        self._spread = shares[:, :, None] * (np.eye(len(treatments)) - shares[:, None, :])
+        """Covariance of the centred actions, (decisions, treatments, treatments)."""
+
+    def _sum_later(self, values: Floats, power: int) -> Floats:
+        """Σ_ℓ ℓ^(−power · ¾) · value ℓ decision points later, for every decision, (decisions, functions)."""
+        points = len(self._fading)
+        by_point = np.zeros((points, self.people, values.shape[1]))
+        by_point[self._point, self._participant] = values
+        sums = (self._fading**power @ by_point.reshape(points, -1)).reshape(by_point.shape)
+        return np.asarray(sums[self._point[self.rows], self._participant[self.rows]])
+
+    def weigh_rows(self, present: Marks, open_rows: Floats | None = None) -> Floats:
+        """How many times its effects a decision has: at its own row, at all later ones, and at earlier rows that are still
+        open, (decisions, 2 or 3)."""
+        values = np.asarray(present, dtype=np.float64)[:, None]
+        open_columns = [] if open_rows is None else [open_rows]
+        return np.column_stack([values[self.rows], self._sum_later(values, 1), *open_columns])
+
+    def find_effects(self, immediate: Floats, values: Floats, present: Marks, open_rows: Floats | None = None) -> Floats:
+        """Effects of decisions on functions, (2 or 3, treatments, functions).
+
+        Parameters
+        ----------
+        immediate
+            The functions of every row as its own decision changes them, (rows, functions).
+        values
+            The same as earlier decisions change them.
+        present
+            The rows that the functions have.
+        open_rows
+            Sums over earlier rows that a decision can still change, their number last, (decisions, functions + 1).
+        """
+        known = np.asarray(present, dtype=np.float64)[:, None]
+        totals = [immediate[self.rows], self._sum_later(values, 1)]
+        information = [known[self.rows, 0], self._sum_later(known, 2)[:, 0]]
+        if open_rows is not None:
+            totals.append(open_rows[:, :-1])
+            information.append(open_rows[:, -1])
+        effects = []
+        for total, weight in zip(totals, information, strict=True):
+            gram = np.tensordot(weight, self._spread, axes=1)
+            effects.append(np.linalg.pinv(gram, hermitian=True) @ (self._centred.T @ total))
+        return np.stack(effects)
 
 
 class UpdateHistory:
@@ -254,24 +310,18 @@ class UpdateHistory:
         self._decided = [slice(end - len(update.decided), end) for update, end in zip(updates, ends, strict=True)]
         if not updates:
             return
-        self._decisions = Decisions(
-            participant,
-            np.concatenate([update.decided for update in updates]),
-            np.concatenate([update.action for update in updates]),
-            np.concatenate([update.probabilities for update in updates]),
-        )
-        for update, decided in zip(updates, self._decided, strict=True):
+        self._decisions = Decisions(participant, updates)
+        latest = updates[-1].influence
+        effects = self._decisions.find_effects(latest, latest, _mark_known(latest))
+        for update in updates:
             influence = sum_by_participant(update.influence, participant)
             # As many coefficients make residuals too small where few people had entered.
             entered = np.count_nonzero(influence.any(axis=1))
             influence = influence * np.sqrt(entered / max(entered - influence.shape[1], 1))
-            if decided.start:
-                present = np.asarray(update.influence.any(axis=1), dtype=np.float64)
-                rows = self._decisions.rows[: decided.start]
-                early = [(update.influence[rows], present[rows])]
-                effects = self._decisions.find_effects(update.influence, present, decided.start, early)
-                if effects.mean.any():
-                    influence = influence + self._carry(effects) @ effects.mean.reshape(-1, influence.shape[1])
+            if self._influences:
+                present = _mark_known(update.influence)
+                mapping = np.linalg.lstsq(latest[present], update.influence[present], rcond=None)[0]
+                influence = influence + self._carry(self._decisions.weigh_rows(present), effects @ mapping)
             self._influences.append(influence * self._saturate(update, influence))
 
     def _saturate(self, update: PolicyUpdate, influence: Floats) -> float:
@@ -284,15 +334,14 @@ class UpdateHistory:
         most = float((update.probabilities * (1 - update.probabilities)).sum())
         return min(1.0, np.sqrt(most / variance)) if variance > 0 else 1.0
 
-    def _carry(self, effects: LaterEffects) -> Floats:
-        """Every participant's influence, through all updates so far, on what the effects multiply, (participants, windows ·
-        treatments)."""
-        total = np.zeros((self._decisions.people, effects.covariance.shape[1]))
+    def _carry(self, weights: Floats, effects: Floats) -> Floats:
+        """Every participant's influence, through all updates so far, on what decisions change, (participants, functions)."""
+        total = np.zeros((self._decisions.people, weights.shape[1] * effects.shape[1]))
         for update, decided, influence in zip(self._updates, self._decided, self._influences, strict=False):
             slopes = update.slopes[:, 1:]
-            moved = effects.counts[decided].T @ slopes.reshape(len(slopes), -1)
+            moved = weights[decided].T @ slopes.reshape(len(slopes), -1)
             total += influence @ moved.reshape(-1, slopes.shape[2]).T / self._decisions.people
-        return total
+        return np.asarray(total @ effects.reshape(total.shape[1], -1))
 
     def find_covariance(self, equations: TrialEquations) -> Floats:
         """The covariance of the coefficients of an analysis, (p, p)."""
@@ -300,28 +349,22 @@ class UpdateHistory:
 
     def find_covariances(self, equations: TrialEquations, scores: Sequence[Floats]) -> list[Floats]:
         """The same for several versions of ψ of every participant, such as those with corrections for small samples."""
-        influences = [np.linalg.solve(equations.bread, score.T).T for score in scores]
-        if not self._updates:
-            return [np.asarray(influence.T @ influence) for influence in influences]
-        effects = _find_final_effects(equations, self._decisions)
-        carried = self._carry(effects)
-        moved = carried @ effects.mean.reshape(-1, len(equations.bread))
-        uncertain = np.diag(np.einsum("kl,jkl->j", carried.T @ carried, effects.covariance))
-        return [np.asarray((influence + moved).T @ (influence + moved) + uncertain) for influence in influences]
+        moved = self._follow_policies(equations) if self._updates else 0.0
+        influences = [np.linalg.solve(equations.bread, score.T).T + moved for score in scores]
+        return [np.asarray(influence.T @ influence) for influence in influences]
 
-
-def _find_final_effects(equations: TrialEquations, decisions: Decisions) -> LaterEffects:
-    """Of decisions on the coefficients θ."""
-    functions = np.asarray(np.linalg.solve(equations.bread, equations.functions.T).T, dtype=np.float64)
-    by_probability = np.linalg.solve(equations.bread, equations.by_probability.T).T
-    present = np.asarray(equations.functions.any(axis=1), dtype=np.float64)
-    rows = decisions.rows
-    early = [((functions + by_probability)[rows], present[rows])]
-    if equations.last is not None:
-        # Rows before the decision whose outcome comes after it.
-        both = np.column_stack([functions, present])
-        placed = np.zeros_like(both)
-        np.add.at(placed, equations.last, both)
-        open_rows = (np.cumsum(both - placed, axis=0) - both + placed)[rows]
-        early.append((open_rows[:, :-1], open_rows[:, -1]))
-    return decisions.find_effects(functions, present, len(rows), early)
+    def _follow_policies(self, equations: TrialEquations) -> Floats:
+        """Every participant's influence on θ through the policies of others, (participants, p)."""
+        values = np.asarray(np.linalg.solve(equations.bread, equations.functions.T).T, dtype=np.float64)
+        immediate = values + np.linalg.solve(equations.bread, equations.by_probability.T).T
+        present = _mark_known(equations.functions)
+        open_rows = None
+        if equations.last is not None:
+            # Rows before the decision whose outcome comes after it.
+            both: Floats = np.asarray(np.column_stack([values, present]), dtype=np.float64)
+            placed = np.zeros_like(both)
+            np.add.at(placed, equations.last, both)
+            open_rows = (np.cumsum(both - placed, axis=0) - both + placed)[self._decisions.rows]
+        effects = self._decisions.find_effects(immediate, values, present, open_rows)
+        weights = self._decisions.weigh_rows(present, None if open_rows is None else open_rows[:, -1])
+        return self._carry(weights, effects)
