@@ -210,7 +210,7 @@ def test_each_alert_and_update_is_told_once_without_ids_and_values(url):
         messages.deliver_messages(trial, way, at)
     assert sorted(message.kind for message in way.sent) == ["policy-check", "update ended"]
     told = "".join(message.text + message.title for message in way.sent)
-    assert "p-017" not in told and "1000" not in told and "refused by a policy check" in told
+    assert "p-017" not in told and "1000" not in told and "An update was held back" in told
     assert "ended: waiting" in told
     messages.collect_messages(trial, [way], at + timedelta(days=30))
     assert messages.deliver_messages(trial, way, at + timedelta(days=30)) == 0
@@ -240,7 +240,7 @@ def test_an_hour_has_only_so_many_messages_and_the_last_tells_all_the_rest(url):
     assert messages.deliver_messages(trial, way, at) == 3
     assert [message.kind for message in way.sent] == ["policy-check", "policy-check", "several"]
     assert "yellow: 8 messages" in way.sent[2].title and way.sent[2].severity == "yellow"
-    assert way.sent[2].text.count("policy check") == 8
+    assert way.sent[2].text.count("held back") == 8
     alarm(trial, 11)
     messages.collect_messages(trial, [way], at)
     assert messages.deliver_messages(trial, way, at + timedelta(minutes=59)) == 0

@@ -15,7 +15,7 @@ from surefoot.service.dashboard import pages, participant_pages
 from surefoot.service.dashboard.charts import draw_limits, draw_lines, draw_stacks, write_share
 from surefoot.service.database import clock
 from surefoot.service.database.schema import alerts, decisions, outcomes
-from surefoot.service.trial.alerts import SEVERITIES, assess_trial, close_alert, count_warnings, find_severity
+from surefoot.service.trial.alerts import MEANINGS, SEVERITIES, assess_trial, close_alert, count_warnings, find_severity
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import PAUSED, WITHDRAWN, find_status
 from surefoot.service.trial.trial import Trial
@@ -126,6 +126,7 @@ def overview_page(viewer: pages.Reader, by: pages.By = "arrived", download: page
         shown=[person for person in people if person["status"] != WITHDRAWN][:8],
         alerts=list_alerts(trial, only_open=True),
         state=assess_trial(trial, at),
+        meanings=MEANINGS,
         warnings=count_warnings(trial, at),
         live=trial.policies.live(),
         paused=find_status(trial, None) == PAUSED,
@@ -151,6 +152,7 @@ def alerts_page(
         open=pages.cut_page([alert for alert in listed if alert["closed_at"] is None], page, ALERTS_SHOWN),
         closed=pages.cut_page([alert for alert in listed if alert["closed_at"] is not None], closed, ALERTS_SHOWN),
         severities=SEVERITIES,
+        meanings=MEANINGS,
         ways=ways,
         messages=messages.list_messages(viewer.trial, MESSAGES_SHOWN),
     )

@@ -42,8 +42,8 @@ class AlertKind:
 
 KINDS = {
     "no-data": AlertKind("red", "No decision was asked for in a long time."),
-    "fallbacks": AlertKind("yellow", "The fallback makes too many of the decisions."),
-    "policy-check": AlertKind("yellow", "A policy check refused an update, or left newcomers out of it."),
+    "fallbacks": AlertKind("yellow", "Too many decisions are made without the policy."),
+    "policy-check": AlertKind("yellow", "An update was held back, or left newcomers out: somebody should look at it."),
     "update": AlertKind("yellow", "An update failed or was interrupted."),
     "probability": AlertKind("red", "A client believes other probabilities than were drawn with."),
     "key-expiry": AlertKind("green", "Keys will soon expire; make new ones."),
@@ -51,7 +51,7 @@ KINDS = {
     "harm": AlertKind("red", "The boundary for harm was crossed."),
     "burden": AlertKind("yellow", "The boundary for the number of prompts was crossed."),
     "futility": AlertKind("green", "The boundary for futility was crossed."),
-    "context": AlertKind("yellow", "An app sends context variables that the study does not know."),
+    "context": AlertKind("yellow", "An app sends values that the study does not know."),
     "adverse-event": AlertKind("red", "A serious adverse event was recorded."),
     "clock": AlertKind("yellow", "The server's clock was set, or the service was off for hours; check the clock."),
     "silence": AlertKind("yellow", "Participants have been silent for days."),
@@ -60,8 +60,12 @@ KINDS = {
     "seal": AlertKind("yellow", "A seal is late."),
     "disk": AlertKind("red", "A disk is almost full."),
     "replay": AlertKind("red", "A replay found decisions or rows that are not as they were recorded."),
-    "retention": AlertKind("yellow", "Much content would be erased by keep_days; it waits for a second look a day later."),
+    "retention": AlertKind("yellow", "Much old content is due to be erased; the service waits a day before it does."),
 }
+
+
+MEANINGS = {kind: alert.meaning for kind, alert in KINDS.items()}
+"""In plain words, for everybody on the team."""
 
 
 def find_severity(kind: str) -> str:
