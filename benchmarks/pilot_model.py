@@ -9,7 +9,7 @@ from surefoot.study.log_reader import parse_logs
 
 
 def main(path):
-    found = sf.datasets.heartsteps_v1(path)
+    found = sf.datasets.heartsteps_v1(path, backend="pyarrow")
     pilot = parse_logs(found.study, LogTable.of(found.frame, "participant"))
     began = time.process_time()
     model = sf.rehearsal.fit_pilot(pilot, found.study, per_day=5)

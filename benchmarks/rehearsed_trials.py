@@ -61,7 +61,7 @@ screen = false
 
 def read_pilot(path):
     """HeartSteps V1, to be continued with `saccb` for all together and probabilities from 0.1 to 0.9."""
-    found = sf.datasets.heartsteps_v1(path)
+    found = sf.datasets.heartsteps_v1(path, backend="pyarrow")
     pilot = parse_logs(found.study, LogTable.of(found.frame, "participant"))
     study = found.study.with_method(MethodChoice(name="saccb", pooling="all"))
     limits = study.probability_limits.model_copy(update={"minimum": 0.1, "maximum": 0.9})

@@ -29,7 +29,7 @@ def main() -> None:
     fitted = {name: sf.method(name).fit(dirty.logs) for name in ("accb", "ro-accb")}
 
     deciding = {**fitted, **sf.simulators.reference_policies(study)}
-    table = sf.simulators.compare(study, deciding, seed=2).to_pylist()
+    table = sf.simulators.compare(study, deciding, seed=2, backend="pyarrow").to_pylist()
     reward = {row["name"]: row for row in table if row["measure"] == "long_run_average_reward"}
     treated = {row["name"]: row for row in table if row["measure"] == "share_treated"}
     print("50 people, 210 decision points each, 4 % of the decision points spoiled\n")

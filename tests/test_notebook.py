@@ -205,8 +205,6 @@ def list_callables():
 
 
 OF_SCIKIT_LEARN = {"set_params"}
-OF_PYDANTIC = {"surefoot.study"}
-"""Its constructors take the keys of the study file."""
 
 
 def test_signatures_name_every_keyword():
@@ -254,6 +252,11 @@ def test_summaries_are_tables_of_fixed_width_and_hold_the_numbers(life):
         assert repr(life[name].summary()) == str(life[name].summary())
     with pytest.raises(sf.NotFittedError):
         life["method"].summary()
+
+
+def test_arguments_in_the_wrong_order_are_named(life):
+    with pytest.raises(sf.InputError, match="takes Trajectories first, not Method"):
+        sf.evaluation.evaluate(life["fitted"], {"learned": life["fitted"]})
 
 
 def test_polars_in_polars_out(logs):

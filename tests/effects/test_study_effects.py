@@ -121,7 +121,7 @@ def test_the_report_follows_what_the_study_says_of_its_logs_not_the_method_it_wi
 def test_the_imported_heartsteps_study_carries_the_published_analysis(tmp_path):
     from pyarrow import parquet
 
-    trial = sf.datasets.heartsteps_v1(FILE)
+    trial = sf.datasets.heartsteps_v1(FILE, backend="pyarrow")
     parquet.write_table(trial.frame, tmp_path / "logs.parquet")
     found = analyse_study(trial.study, tmp_path / "logs.parquet")
     published = {

@@ -100,5 +100,5 @@ def read_frame(frame, study):
 
 
 def read_v1():
-    found = sf.datasets.heartsteps_v1(V1)
+    found = sf.datasets.heartsteps_v1(V1, backend="pyarrow")
     return parse_logs(found.study, LogTable.of(found.frame, "participant")), found.study

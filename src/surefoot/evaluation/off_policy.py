@@ -349,6 +349,10 @@ def evaluate(
 
 def _find_rows(logs: Trajectories) -> Codes:
     """The usable rows, all with a possible probability of the action taken."""
+    if not isinstance(logs, Trajectories):
+        raise InputError(
+            f"evaluate takes Trajectories first, not {type(logs).__name__}; write evaluate(logs, {{name: policy}})"
+        )
     Learnable.of_logs(logs).require(logs.names.reward)
     rows = np.flatnonzero(logs.usable)
     missing = rows[np.isnan(logs.probability[rows])]
