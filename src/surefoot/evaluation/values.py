@@ -11,7 +11,7 @@ from surefoot.evaluation.estimators import find_estimator
 from surefoot.inference.intervals import Interval, describe_roughness
 from surefoot.log_checks import Check, list_warnings
 from surefoot.reports import figures
-from surefoot.reports.numbers import RewardUnit, format_interval, format_number, format_value
+from surefoot.reports.numbers import RewardUnit, count_decimals, format_decimals, format_interval, format_value
 from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 
 if TYPE_CHECKING:
@@ -204,11 +204,14 @@ class OffPolicy(ShownResult):
             "",
         )
         table = make_table("policy", "estimator", "value", "95 % interval", "more", "95 % interval", text=2)
+        decimals = count_decimals(row.value for row in self.values)
+        more_decimals = count_decimals(row.difference for row in self.values if row.policy != LOGGED)
         for row in self.values:
             is_logged = row.policy == LOGGED
             label = "mean" if is_logged else find_estimator(row.estimator).label
-            difference = ("–", "–") if is_logged else (format_value(row.difference), format_interval(row.difference))
-            table.add_row(escape(row.policy), label, format_value(row.value), format_interval(row.value), *difference)
+            value = (format_value(row.value, decimals), format_interval(row.value, decimals))
+            more = (format_value(row.difference, more_decimals), format_interval(row.difference, more_decimals))
+            table.add_row(escape(row.policy), label, *value, *(("–", "–") if is_logged else more))
         console.print(table)
         table = make_table(
             "policy", *(f"{escape(name)} %" for name in self.action_names), "effective sample", "largest ratio"
@@ -216,7 +219,7 @@ class OffPolicy(ShownResult):
         for overlap in self.overlap:
             rates = [f"{100 * rate:.0f}" for rate in overlap.action_rates]
             size = f"{overlap.effective_sample_size:.0f} of {self.decision_points}"
-            table.add_row(escape(overlap.policy), *rates, size, format_number(overlap.largest_ratio))
+            table.add_row(escape(overlap.policy), *rates, size, format_decimals(overlap.largest_ratio, 1))
         console.print(table)
         print_lines(
             *(f"{row.policy}: {row.description}" for row in self.overlap),

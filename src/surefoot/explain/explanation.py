@@ -28,7 +28,7 @@ from surefoot.inference.intervals import FEW_PEOPLE, sum_by_participant
 from surefoot.inference.sandwich import MOST_REFITTED, count_coefficients, takes_refits
 from surefoot.learning.methods import Method
 from surefoot.numerics.parallel import Progress
-from surefoot.reports.numbers import RewardUnit, format_interval, format_percent, format_signed, format_value
+from surefoot.reports.numbers import RewardUnit, count_decimals, format_interval, format_percent, format_signed, format_value
 from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 from surefoot.study import Study
 
@@ -235,10 +235,11 @@ class Explanation(ShownResult):
         console.print(f"\n[bold]All coefficients[/]{explanation}")
         counted = ("> 0", "< 0") if has_people else ()
         table = make_table("part", "action", "feature", "value", "95 % interval", *counted, text=3)
+        decimals = count_decimals(row.interval for row in self.coefficients.rows)
         for row in self.coefficients.rows:
             counts = (str(row.people_above), str(row.people_below)) if has_people else ()
             names = (row.part, escape(row.action), escape(row.feature))
-            table.add_row(*names, format_value(row.interval), format_interval(row.interval), *counts)
+            table.add_row(*names, format_value(row.interval, decimals), format_interval(row.interval, decimals), *counts)
         console.print(table)
 
     def plot(self, *, ax: "Drawable" = None) -> "Axes":
