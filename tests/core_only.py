@@ -3,6 +3,7 @@
 python tests/core_only.py FILE [ARGUMENTS]
 """
 
+import importlib.util
 import re
 import runpy
 import sys
@@ -44,7 +45,16 @@ class OnlyCore:
             raise ModuleNotFoundError(f"No module named '{name}' after pip install .", name=name)
 
 
+def find_spec(name, package=None, search=importlib.util.find_spec):
+    """`importlib.util.find_spec`, which finds nothing outside the core."""
+    try:
+        return search(name, package)
+    except ModuleNotFoundError:
+        return None
+
+
 if __name__ == "__main__":
     sys.meta_path.insert(0, OnlyCore())
+    importlib.util.find_spec = find_spec
     sys.argv = sys.argv[1:]
     runpy.run_path(sys.argv[0], run_name="__main__")
