@@ -103,7 +103,7 @@ def _lay_out_pairs(opening: str, pairs: Mapping[str, str]) -> list[str]:
 
 def _html_table(rows: Sequence[Sequence[str]], *, has_header: bool = False, code: bool = False) -> str:
     is_number = find_number_columns(rows) if has_header else [False, False]
-    styles = [f"text-align: {'right' if right else 'left'}; vertical-align: top" for right in is_number]
+    styles = [f"text-align: {'right' if right else 'left'}; padding: 0 0.6em; vertical-align: top" for right in is_number]
     lines = []
     for number, row in enumerate(rows):
         tag = "th" if has_header and number == 0 else "td"
