@@ -205,13 +205,16 @@ class OffPolicy(ShownResult):
         )
         table = make_table("policy", "estimator", "value", "95 % interval", "more", "95 % interval", text=2)
         decimals = count_decimals(row.value for row in self.values)
-        more_decimals = count_decimals(row.difference for row in self.values if row.policy != LOGGED)
+        difference_decimals = count_decimals(row.difference for row in self.values if row.policy != LOGGED)
         for row in self.values:
             is_logged = row.policy == LOGGED
             label = "mean" if is_logged else find_estimator(row.estimator).label
             value = (format_value(row.value, decimals), format_interval(row.value, decimals))
-            more = (format_value(row.difference, more_decimals), format_interval(row.difference, more_decimals))
-            table.add_row(escape(row.policy), label, *value, *(("–", "–") if is_logged else more))
+            difference = (
+                format_value(row.difference, difference_decimals),
+                format_interval(row.difference, difference_decimals),
+            )
+            table.add_row(escape(row.policy), label, *value, *(("–", "–") if is_logged else difference))
         console.print(table)
         table = make_table(
             "policy", *(f"{escape(name)} %" for name in self.action_names), "effective sample", "largest ratio"
