@@ -99,7 +99,8 @@ def carry_by_loops(equations, updates):
 
 
 def test_effects_of_decisions_decision_by_decision():
-    trial = PooledTrial.simulate(np.random.default_rng(0))
+    trial = PooledTrial.simulate(np.random.default_rng(0), points=12)
+    assert len(trial.versions) > 2
     equations = trial.make_equations()
     updates = [
         PolicyUpdate(
