@@ -69,8 +69,8 @@ def test_a_stranger_learns_in_two_commands_whether_the_prompts_helped(tmp_path, 
     )
     assert 0 < low < 3 < high
     pyarrow.csv.write_csv(pa.table({"who": ["a"], "mood": [1]}), tmp_path / "few.csv")
-    message = "no column looks like the participant or the time or the action or the reward; say which with"
-    assert f"{message} --participant NAME --time NAME --action NAME --reward NAME" in refuse("init", "few.csv", "--force")
+    message = "no column looks like the participant or the time or the action or the outcome; say which with"
+    assert f"{message} --participant NAME --time NAME --action NAME --outcome NAME" in refuse("init", "few.csv", "--force")
 
 
 def test_init_asks_for_words_at_a_terminal_only(simulated, tmp_path, monkeypatch):
@@ -115,10 +115,10 @@ def test_a_draft_study_for_awkward_columns_loads_and_reads(tmp_path):
         assert '# Left out: "remark", which holds times, or text with many values.' in text
         assert '# Left out: "always", which is constant, or holds times.' in text
         assert len(study.read(tmp_path / name).logs) == 12
-    assert "no column looks like the outcome; say which with --reward" in refuse(
+    assert "no column looks like the outcome; say which with --outcome" in refuse(
         "init", _without(table, "outcome", tmp_path), "--out", tmp_path / "s.toml"
     )
-    assert "did you mean 'city'" in refuse("init", tmp_path / "logs.csv", "--out", tmp_path / "s.toml", "--reward", "cty")
+    assert "did you mean 'city'" in refuse("init", tmp_path / "logs.csv", "--out", tmp_path / "s.toml", "--outcome", "cty")
     assert not (tmp_path / "s.toml").exists()
 
 

@@ -92,12 +92,12 @@ MISTAKES = [
     Mistake(
         "init where no column looks like the outcome",
         command("init", "other.csv", "--out", "s.toml", before=write("other.csv", LOGS.replace("steps", "walked"))),
-        "other.csv: no column looks like the outcome; say which with --reward NAME (the table has ['participant', 'time', 'mood', 'rain', 'place', 'available', 'sent', 'p', 'walked'])",
+        "other.csv: no column looks like the outcome; say which with --outcome NAME (the table has ['participant', 'time', 'mood', 'rain', 'place', 'available', 'sent', 'p', 'walked'])",
     ),
     Mistake(
         "init with a column that is not there",
-        command("init", "logs.csv", "--out", "s.toml", "--reward", "rward"),
-        "logs.csv: there is no column 'rward' (did you mean 'reward'?) for reward; the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'reward']",
+        command("init", "logs.csv", "--out", "s.toml", "--outcome", "rward"),
+        "logs.csv: there is no column 'rward' (did you mean 'reward'?) for outcome; the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'reward']",
     ),
     Mistake(
         "init where nothing is left for the state",

@@ -25,7 +25,7 @@ def test_a_model_of_its_own_pilot_is_fine(model):
     assert checks.faults == ()
     names = [check.name for check in checks.checks]
     assert [f"effect {lag} later" for lag in LAGS] == names[1:5]
-    assert "people prompted often less seldom" in names and "fatigue: response 5 later" in names
+    assert "people prompted often minus seldom" in names and "fatigue: response 5 later" in names
     assert len(checks.to_frame()) == len(names)
     assert checks.to_dict()["verdict"] == "fine"
 

@@ -226,7 +226,7 @@ def test_a_time_is_preferred_to_a_counter_and_boxes_are_named(tmp_path):
 def test_an_answer_in_words_is_no_outcome(tmp_path):
     header = [*HEADER[:-1], "response", "walked_later"]
     rows = [[*row[:-1], ("good", "bad", "")[number % 3], row[-1]] for number, row in enumerate(ROWS)]
-    with pytest.raises(sf.InputError, match="no column looks like the outcome; say which with --reward NAME"):
+    with pytest.raises(sf.InputError, match="no column looks like the outcome; say which with --outcome NAME"):
         draft_study(write(tmp_path / "logs.csv", rows, header))
 
 
@@ -261,7 +261,7 @@ def test_day_and_time_of_day_in_two_columns(tmp_path):
 def test_every_command_works_at_once_and_effects_are_sentences(outcome, column, words, tmp_path):
     header = ["message_sent" if name == "sent" else column if name == "steps" else name for name in HEADER]
     path = write(tmp_path / "logs.csv", change("steps", outcome), header)
-    study, _ = init(path, "--reward", column)
+    study, _ = init(path, "--outcome", column)
     assert words in run_commands(path, study)["effects"].splitlines()[0]
 
 

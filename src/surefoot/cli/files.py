@@ -29,7 +29,7 @@ def init(
     participant: ColumnName = None,
     time: ColumnName = None,
     action: ColumnName = None,
-    reward: ColumnName = None,
+    outcome: ColumnName = None,
     available: ColumnName = None,
     probability: ColumnName = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
@@ -43,7 +43,7 @@ def init(
     if out.is_file() and not force:
         raise InputError(f"{out}: is already there; choose another name with --out or replace it with --force")
     check_output(out)
-    roles = {"participant": participant, "time": time, "action": action, "reward": reward}
+    roles = {"participant": participant, "time": time, "action": action, "outcome": outcome}
     ask = _ask if sys.stdin.isatty() else None
     draft = draft_study(logs, ask=ask, **roles, available=available, probability=probability)
     for message in draft.warnings:

@@ -99,7 +99,7 @@ def measure_pilots(centred: Floats, reward: Floats, states: Floats, names: list[
     yield "effect at once", True, outcome.measure_response(centred, 0)
     for lag in LAGS:
         yield f"effect {lag} later", True, outcome.measure_response(centred, lag)
-    yield "people prompted often less seldom", True, compare_frequent(reward, centred)
+    yield "people prompted often minus seldom", True, compare_frequent(reward, centred)
     known = outcome.known.sum(axis=(1, 2))
     yield "outcome: mean", False, np.nansum(reward, axis=(1, 2)) / known
     yield "outcome: spread within people", False, np.sqrt(outcome.squares / known)

@@ -27,7 +27,7 @@ ROLES = {
     "available": r"^(avail|available|availability|is[._ -]?available|eligible|is[._ -]?eligible)$",
     "action": r"^(a|action|send|sent|treat|treatment|treated|arm|condition|randomi[sz]ed|"
     rf"{TREATMENTS}(ed|[._ -]?(sent|delivered))?)$",
-    "reward": r"^(r|y|reward|outcome|proximal[._ -]?outcome|steps?|response)$",
+    "outcome": r"^(r|y|reward|outcome|proximal[._ -]?outcome|steps?|response)$",
 }
 """Usual names of columns with these roles; the probability is also recognised by its values."""
 MEASUREMENTS = (
@@ -148,14 +148,14 @@ class ColumnGuesses:
             # Of p0 and p1, the latter is that of sending.
             self.roles["probability"] = next((name for name in probable if not name.endswith("0")), probable[0])
         measured = [name for name in self._free_names() if re.match(MEASUREMENTS, name) and self._is_measured(name)]
-        if "reward" not in self.roles and len(measured) == 1:
-            self.roles["reward"] = measured[0]
+        if "outcome" not in self.roles and len(measured) == 1:
+            self.roles["outcome"] = measured[0]
             self.warnings.append(f"column '{measured[0]}' is taken for the outcome because of its name; check it")
-        missing = [role for role in ("participant", "time", "action", "reward") if role not in self.roles]
+        missing = [role for role in ("participant", "time", "action", "outcome") if role not in self.roles]
         if missing:
             advice = self._suggest_time() if "time" in missing else ""
             options = " ".join(f"--{role} NAME" for role in missing)
-            problem = f"no column looks like the {' or the '.join(missing)}".replace("reward", "outcome")
+            problem = f"no column looks like the {' or the '.join(missing)}"
             raise InputError(f"{problem}; say which with {options}{advice} (the table has {names})")
 
     def _find_candidates(self, role: str) -> list[str]:
@@ -174,7 +174,7 @@ class ColumnGuesses:
                 remedy = "say which column names the participants with --participant NAME"
                 raise InputError(f"{problem}, not the participants; {remedy}", column=usual[0])
             return repeated
-        if role == "reward":
+        if role == "outcome":
             return [name for name in usual if self._is_measured(name)]
         if role == "available":
             return usual + [name for name in names if suspect_columns.is_availability(self.summaries[name])]
@@ -244,7 +244,7 @@ class ColumnGuesses:
         for name in (name for name in names if reasons[name] is None):
             if suspect_columns.gives_away_action(self.values[name][known], taken):
                 reasons[name] = "says which action was taken"
-        if self.summaries[self.roles["reward"]].numbers is not None:
+        if self.summaries[self.roles["outcome"]].numbers is not None:
             reasons |= self._find_outcome_leaks([name for name in names if reasons[name] is None])
         for name in names:
             reason = reasons[name]
@@ -289,10 +289,10 @@ class ColumnGuesses:
             order = pc.sort_indices(keys, sort_keys=[("participant", "ascending"), ("time", "ascending")]).to_numpy()
         except pa.ArrowException:
             return {}  # Lists and the like have no order; the log is refused when it is read.
-        columns = {name: self.values[name][order].copy() for name in (*names, self.roles["reward"])}
+        columns = {name: self.values[name][order].copy() for name in (*names, self.roles["outcome"])}
         for name, values in columns.items():
             values[np.isin(values, list_codes(self.summaries[name]))] = np.nan
-        outcome = columns.pop(self.roles["reward"])
+        outcome = columns.pop(self.roles["outcome"])
         for name, codes in columns.items():
             known = np.isfinite(codes) & np.isfinite(outcome)
             levels, inverse, counts = np.unique(codes[known], return_inverse=True, return_counts=True)
@@ -330,9 +330,9 @@ class ColumnGuesses:
             remedy = "fill it in, or mark the participant as not available"
             problem = f"column '{roles['probability']}' is empty in {unknown:,} rows at which something could be sent"
             yield f"{problem}; effects refuses them: {remedy}"
-        if self.summaries[roles["reward"]].is_constant:
-            problem = f"column '{roles['reward']}' holds no two different outcomes"
-            yield f"{problem}; say with --reward NAME which column holds them"
+        if self.summaries[roles["outcome"]].is_constant:
+            problem = f"column '{roles['outcome']}' holds no two different outcomes"
+            yield f"{problem}; say with --outcome NAME which column holds them"
         if "available" not in roles:
             for name in (name for name, summary in self.summaries.items() if suspect_columns.is_unavailability(summary)):
                 remedy = "write a column with 1 where something could be sent and name it with --available NAME"

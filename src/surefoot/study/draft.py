@@ -38,7 +38,7 @@ class StudyDraft:
 
 
 def draft_study(path: Path, *, ask: Ask | None = None, **roles: str | None) -> StudyDraft:
-    """A study for these logs; `roles` name columns that cannot be guessed (participant, time, action, reward, …). `ask` is
+    """A study for these logs; `roles` name columns that cannot be guessed (participant, time, action, outcome, …). `ask` is
     asked for the words of sentences, given the question and the guess; without it the guesses are taken."""
     file = LogFile(list_files(path)[0])
     with name_file(path):
@@ -131,7 +131,7 @@ def _guess_words(guesses: ColumnGuesses, actions: ActionGuess) -> dict[str, str]
     names = (guesses.roles["action"], *actions.names[1:2])
     treatments = [re.search(TREATMENTS, name, re.IGNORECASE) for name in names]
     treatment = next((match[1].lower() for match in treatments if match), "prompt")
-    outcome = re.sub(r"[._-]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", guesses.roles["reward"])).strip()
+    outcome = re.sub(r"[._-]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", guesses.roles["outcome"])).strip()
     return {**({"treatment": treatment} if len(actions.names) == 2 else {}), "outcome": outcome}
 
 
@@ -147,7 +147,7 @@ def _write_text(
     from surefoot.learning.methods import METHODS
 
     roles = guesses.roles
-    outcome = guesses.summaries[roles["reward"]]
+    outcome = guesses.summaries[roles["outcome"]]
     binary = YesNo.recognize(outcome) is not None
     by_reason: dict[str, list[str]] = {}
     for name, reason in guesses.left_out.items():
@@ -175,7 +175,7 @@ def _write_text(
         ],
         states=[_describe_column(guesses.summaries[name], kind) for name, kind in guesses.state.items()],
         actions=actions,
-        reward=_describe_column(outcome),
+        outcome=_describe_column(outcome),
         methods=METHODS,
         binary=binary,
         words=words,
@@ -183,7 +183,7 @@ def _write_text(
 
 
 def _describe_column(column: ColumnSummary, kind: VariableKind | None = None) -> dict[str, Any]:
-    """What the study says about a state variable, or about the reward, which has no kind."""
+    """What the study says about a state variable, or about the outcome, which has no kind."""
     codes = list_codes(column)
     cleaned = column.without(codes)
     is_bare = re.fullmatch(r"[A-Za-z0-9_-]+", column.name) is not None
