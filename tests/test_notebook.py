@@ -114,11 +114,11 @@ effect  a mean effect of 0.1 (standard deviation of the outcome 1)
 test    F(1, 20) at level 0.05
 
 mean effect  people for 80 %  people for 90 %  power with 24
-0.05                      88              117          0.293
+0.050                     88              117          0.293
 0.075                     41               53          0.564
-0.1                       24               31          0.806
+0.100                     24               31          0.806
 0.125                     17               21          0.942
-0.15                      13               16          0.988
+0.150                     13               16          0.988
 
 Next: .sentence                   for the protocol, with every assumption
       .plot()                     power by number of participants

@@ -48,8 +48,8 @@ def test_the_effect_is_said_in_units_of_the_outcome_and_in_standard_deviations()
         "continuous", 30, 2, effect=15.0 / pilot.values["sd"], availability=pilot.values["availability"]
     )
     assert sized.people == pytest.approx(standardised.people, abs=2)
-    (units,) = (line for line in sized.pilot_lines if line.startswith("Effects are in units of y:"))
-    assert f"15 is {15 / pilot.values['sd']:.2g} of its standard deviation in the pilot" in units
+    (units,) = (line for line in sized.pilot_lines if line.startswith("Effects are in units of y."))
+    assert f"In the pilot, 15 is {15 / pilot.values['sd']:.2g} of its standard deviation;" in units
     assert f"a standardised effect of 0.1 is {0.1 * pilot.values['sd']:.4g}" in units
     with pytest.raises(InputError, match=r"too small for any trial; give it in the outcome's units, in which 0.1 standard"):
         size_trial("continuous", 30, 2, effect=0.1, pilot=pilot)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.errors import InputError, did_you_mean
-from surefoot.reports.numbers import format_estimate, format_number, format_percent
+from surefoot.reports.numbers import format_estimate, format_percent, format_rows
 from surefoot.reports.signatures import spell_out_keywords
 from surefoot.reports.summaries import WIDTH, Overview, ShownResult, align_columns, latex_table
 from surefoot.sample_size.pilot import Pilot
@@ -172,7 +172,7 @@ class SampleSize(ShownResult):
     def list_cells(self) -> list[list[str]]:
         """The table over effect sizes, headers first."""
         headers = ["mean effect", "people for 80 %", "people for 90 %", f"power with {self.people}"]
-        return [headers, *([format_number(value) for value in row.values()] for row in self.to_frame("pyarrow").to_pylist())]
+        return [headers, *(list(row.values()) for row in format_rows(self.to_frame("pyarrow").to_pylist()))]
 
     def to_latex(self) -> str:
         """The table over effect sizes, for booktabs."""
