@@ -278,7 +278,7 @@ def test_the_order_of_the_checks_and_their_names(measures):
         "people change",
     ]
     assert found[1].numbers == {"share": 0.0, "far_share": 0.0}
-    assert f"all {ROWS} decision points count" in found[1].reason
+    assert f"all {ROWS:,} decision points count" in found[1].reason
 
 
 @pytest.fixture(scope="module")

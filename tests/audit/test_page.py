@@ -16,7 +16,7 @@ def found():
 def test_bars_over_time_are_the_intervals_of_the_audit(found):
     """Not ± 1.96 standard errors: with few people the intervals are longer, and lopsided."""
     measures, logs = found.measures, found.measures.fitted.logs_
-    (axes,) = page.draw_time(measures)[0].axes
+    axes = page.draw_time(measures)[0]
     sent = next(bars for bars in axes.containers if bars.get_label() == "sent")
     segments = np.array([segment[:, 1] for segment in sent.lines[2][0].get_segments()])
     for tenth in (0, 4, 9):

@@ -118,7 +118,7 @@ def test_columns_that_cannot_be_groups_are_refused_with_the_key(logs, groups, me
 
 
 @pytest.mark.parametrize(
-    ("column", "message"), [("y", "'y' is the reward"), ("sent", "'sent' is the action"), ("dose", "derived")]
+    ("column", "message"), [("y", "'y' is the outcome"), ("sent", "'sent' is the action"), ("dose", "derived")]
 )
 def test_what_follows_the_decision_is_no_group(column, message):
     text = STUDY + f'[state.dose]\nderived = "dose"\n[groups]\nkind = "{column}"\n'

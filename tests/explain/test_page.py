@@ -10,7 +10,7 @@ def drawn(mixed, study):
     """The figures of the page, by title."""
     found, figures = explain(sf.method("saccb", pooling="all").fit(mixed), study=study), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(render, "inline_svg", lambda figure, description: figures.append(figure) or "")
+        patch.setattr(render, "inline_svg", lambda axes, description: figures.append(axes.figure) or "")
         found.to_html()
     return {figure.axes[0].get_title(loc="left"): figure for figure in figures}
 

@@ -200,8 +200,8 @@ def test_hours_without_data_stay_gaps(by_hour):
     assert_array_equal(course.people, 2 * there)
     assert_array_equal(np.isnan(course.treated), ~there)
     assert_array_equal(np.isnan(course.logged), ~there)
-    figure = page.draw_course(course)[0]
-    for line in figure.axes[0].get_lines():  # A line through an hour without data would say that there were some.
+    axes = page.draw_course(course)[0]
+    for line in axes.get_lines():  # A line through an hour without data would say that there were some.
         assert_array_equal(np.isnan(line.get_ydata()), ~there)
 
 
@@ -301,4 +301,4 @@ def test_a_myopic_policy_has_no_such_section(long_logs):
     assert found.consequences == ()
     sections = dict(found.card().sections)
     assert "What an action does now and later" not in sections
-    assert "proximal outcome only" in sections["What it does not know"][0]
+    assert "next outcome only" in sections["What it does not know"][0]

@@ -12,6 +12,9 @@ from surefoot.data.file_formats import choose_columns
 from surefoot.data.log_columns import whole_array
 from surefoot.errors import InputError
 
+PREFERRED = "pandas" if importlib.util.find_spec("pandas") else "pyarrow"
+"""The library of frames where no frame came in."""
+
 
 def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[pa.Table, str]:
     """The named columns of a pandas, polars or Arrow frame as an Arrow table, and the name of the frame's library.
@@ -39,16 +42,11 @@ def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[
     return pa.table(arrays), str(table.implementation)
 
 
-def preferred_backend() -> str:
-    """The library of frames where no frame came in: pandas where it is installed, else pyarrow."""
-    return "pandas" if importlib.util.find_spec("pandas") else "pyarrow"
-
-
 def make_frame(data: dict[str, Any], backend: str | None) -> Any:
     """A frame of the given library (pandas, polars or pyarrow) from columns; NaN in numbers becomes missing."""
     import narwhals as nw
 
-    backend = backend or preferred_backend()
+    backend = backend or PREFERRED
 
     # Through Arrow, so that every library receives the same types.
     table = pa.table({name: pa.array(values, from_pandas=True) for name, values in data.items()})

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.data.column_kinds import KINDS, Category, ColumnSummary, Number, StateValues, VariableKind, YesNo
-from surefoot.data.frames import arrow_table, find_positions, make_frame, preferred_backend
+from surefoot.data.frames import PREFERRED, arrow_table, find_positions, make_frame
 from surefoot.data.log_columns import PLAIN, FileSettings, LogColumn, Problems
 from surefoot.data.log_table import ColumnNames, LogFile, LogLayout, LogTable, list_files, name_file
 from surefoot.data.mean_weights import LEAST_PROBABILITY, READINGS, SURE, MeanWeights, require_reading, spread_probabilities
@@ -85,7 +85,7 @@ class Trajectories(Shown):
     """One name for every action, nothing first."""
     names: ColumnNames = field(default_factory=ColumnNames)
     """What the columns are called in the frames that come in and go out."""
-    backend: str = field(default_factory=preferred_backend)
+    backend: str = PREFERRED
     """The library whose frames go out: that of the frame that came in; without one pandas, where it is installed."""
     order: NDArray[np.int64] = field(init=False)
     """Rows sorted by participant, then time; derived."""
@@ -253,7 +253,7 @@ class Trajectories(Shown):
         """
 
         def read(layout: LogLayout) -> tuple[LogTable, str]:
-            return LogFile(location).read(replace(layout, settings=file)), preferred_backend()
+            return LogFile(location).read(replace(layout, settings=file)), PREFERRED
 
         with name_file(path):
             (location,) = list_files(path)

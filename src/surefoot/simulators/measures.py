@@ -224,7 +224,7 @@ def compare(
     --------
     >>> import surefoot as sf
     >>> people = sf.simulators.HeartSteps(participants=3)
-    >>> compare(people, {"never": sf.policies.never(2)}, steps=20, keep=10, states=5, seed=0)["measure"].to_pylist()
+    >>> compare(people, {"never": sf.policies.never(2)}, steps=20, keep=10, states=5, seed=0)["measure"].tolist()
     ['long_run_average_reward', 'share_treated', 'immediate_regret']
     """
     if not fitted:

@@ -395,7 +395,7 @@ def warn_of_few_people(posterior: Posterior, participants: NDArray[Any]) -> None
     elif present.size < FEW_PEOPLE:
         text = f"how people differ rests on {present.size} people and is a guess; from about {FEW_PEOPLE} on it can be told"
     elif not posterior.spread.any():
-        text = "these logs show no difference between people in any coefficient: everybody has the same ones"
+        text = "people do not differ in any coefficient as far as these logs tell: everybody has the same ones"
     else:
         return
     warnings.warn(text, FitWarning, stacklevel=5)
