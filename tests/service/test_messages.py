@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from surefoot.cli import app as commands
 from surefoot.service import messages
-from surefoot.service.database.clock import now, repeat_job
+from surefoot.service.database.clock import Job, now, repeat_jobs
 from surefoot.service.messages import PASSWORD, SECRET, USER, DeliveryError, Message, make_channels
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.trial import Trial, open_trial
@@ -305,7 +305,7 @@ def test_the_sender_runs_beside_the_service_and_outlives_a_failure(url, monkeypa
     with webhook_receiver() as (hook, got, _):
         trial = open_with(url, HOOK.replace("http://127.0.0.1:9/hook", hook))
         monkeypatch.setattr("surefoot.service.messages.collect_messages", iter_once_failing(messages.collect_messages))
-        with repeat_job("messages", lambda: messages.send_messages(trial), 0.02):
+        with repeat_jobs(Job("messages", lambda: messages.send_messages(trial), 0.02)):
             alarm(trial)
             deadline = time.monotonic() + 60
             while not got and time.monotonic() < deadline:

@@ -1,8 +1,8 @@
 """The application: routes, errors of one shape, middleware."""
 
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,7 +16,7 @@ from surefoot.service.api.description import Description
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.requests import KeyLookups, RequestMiddleware, describe_validation_error
 from surefoot.service.dashboard.pages import list_security_headers, render_page
-from surefoot.service.database.clock import ClockWatch, now, repeat_job
+from surefoot.service.database.clock import ClockWatch, Job, now, repeat_jobs
 from surefoot.service.database.databases import DATABASE_FAULTS
 from surefoot.service.database.faults import describe_fault
 from surefoot.service.messages import send_messages
@@ -49,20 +49,16 @@ def create_app(trial: Trial, name: str = "", seals_to: str | None = None) -> Fas
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         watch = ClockWatch()
-        jobs: list[tuple[str, Callable[[], object], float]] = [
-            ("the schedule", lambda: tick(trial, now(), watch), SCHEDULE_SECONDS)
-        ]
+        jobs = [Job("the schedule", lambda: tick(trial, now(), watch), SCHEDULE_SECONDS)]
         if not sandbox:
             jobs += [
-                ("messages", lambda: send_messages(trial), MESSAGE_SECONDS),
-                ("backups", lambda: watch.is_settled and run_nightly_backup(trial, now()), BACKUP_SECONDS),
+                Job("messages", lambda: send_messages(trial), MESSAGE_SECONDS),
+                Job("backups", lambda: watch.is_settled and run_nightly_backup(trial, now()), BACKUP_SECONDS),
             ]
         if seals_to is not None and not sandbox:
-            jobs.append(("seals", lambda: watch.is_settled and run_due_seals(trial, seals_to, now()), SEAL_SECONDS))
+            jobs.append(Job("seals", lambda: watch.is_settled and run_due_seals(trial, seals_to, now()), SEAL_SECONDS))
         # At once after a start: what a power cut interrupted is found now.
-        with ExitStack() as running:
-            for job in jobs:
-                running.enter_context(repeat_job(*job))
+        with repeat_jobs(*jobs):
             yield
         app.state.recorder.close()
         trial.close()

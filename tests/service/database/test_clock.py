@@ -1,3 +1,5 @@
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -82,3 +84,13 @@ def test_a_simulation_may_move_its_clock_in_steps(monkeypatch, tmp_path):
     assert [machine.look(set_by=step) for step in (0, DAY, 0, DAY)] == [timedelta()] * 4 and machine.watch.is_settled
     assert machine.look(set_by=400 * DAY) and not machine.watch.is_settled
     assert machine.look(set_by=-400 * DAY) and machine.watch.is_settled
+
+
+def test_jobs_that_hang_are_waited_for_together(monkeypatch):
+    monkeypatch.setattr(clock, "LEAVING_SECONDS", 0.3)
+    release = threading.Event()
+    jobs = [clock.Job(name, release.wait, 60.0) for name in ("schedule", "messages", "backups", "seals")]
+    with clock.repeat_jobs(*jobs):
+        began = time.monotonic()
+    assert 0.25 < time.monotonic() - began < 0.9
+    release.set()

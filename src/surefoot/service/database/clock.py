@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -27,6 +27,8 @@ SLEPT = timedelta(hours=1)
 """A process that looks every few seconds and sees this much time pass was asleep, or both its clocks were set."""
 SETTLE_SECONDS = 300.0
 """How long a clock must run steadily after a jump before the schedule follows it again."""
+LEAVING_SECONDS = 5.0
+"""How long jobs that are under way are waited for when the process ends."""
 log = logging.getLogger("surefoot.service")
 
 
@@ -115,25 +117,40 @@ class Instant(sa.TypeDecorator[datetime]):
         return None if value is None else EPOCH + timedelta(microseconds=value)
 
 
+class Job(NamedTuple):
+    """Something that a process does again and again."""
+
+    name: str
+    run: Callable[[], object]
+    seconds: float
+    """The pause after each run."""
+
+
 @contextmanager
-def repeat_job(name: str, job: Callable[[], object], seconds: float) -> Iterator[None]:
-    """Run a job in a thread of its own, at once and then every few seconds, for as long as the block runs."""
+def repeat_jobs(*jobs: Job) -> Iterator[None]:
+    """Run each job in a thread of its own, at once and then every few seconds, for as long as the block runs.
+
+    At the end they are all told to stop before any is waited for: jobs that hang wait together, not one after the other.
+    """
     stop = threading.Event()
 
-    def run() -> None:
+    def repeat(job: Job) -> None:
         wait = 0.0
         while not stop.wait(wait):
-            wait = seconds
+            wait = job.seconds
             try:
-                job()
+                job.run()
             except Exception as error:
                 # The next turn tries again.
-                log.error("%s failed with %s", name, describe_fault(error))
+                log.error("%s failed with %s", job.name, describe_fault(error))
 
-    thread = threading.Thread(target=run, daemon=True, name=name)
-    thread.start()
+    threads = [threading.Thread(target=repeat, args=(job,), daemon=True, name=job.name) for job in jobs]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         stop.set()
-        thread.join(timeout=5)
+        deadline = time.monotonic() + LEAVING_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))

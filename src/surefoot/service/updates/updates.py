@@ -26,7 +26,7 @@ from surefoot.learning.methods import Method
 from surefoot.policies.policies import Policies
 from surefoot.service.access import record_action
 from surefoot.service.database import databases
-from surefoot.service.database.clock import now, repeat_job
+from surefoot.service.database.clock import Job, now, repeat_jobs
 from surefoot.service.database.databases import lock_content
 from surefoot.service.database.ledger import insert_recorded, record
 from surefoot.service.database.schema import activations, erasures, participant_events, policies, updates
@@ -164,7 +164,7 @@ def run_update(trial: Trial, update_id: int) -> str:
 
 def _run_fit(trial: Trial, update_id: int) -> str:
     try:
-        with repeat_job("the heartbeat", lambda: _change_update(trial, update_id, **_show_life()), BEAT_SECONDS):
+        with repeat_jobs(Job("the heartbeat", lambda: _change_update(trial, update_id, **_show_life()), BEAT_SECONDS)):
             return _fit_and_publish(trial, update_id)
     except Exception as error:
         # The message of our own errors names columns and rows; that of others might hold anything.
