@@ -113,27 +113,31 @@ def _list_sentences(result: dict[str, Any]) -> list[str]:
 
 NOW = "the next three hours"
 WHOLE_TRIAL = "a whole trial"
-ONE = "One suggestion instead of nothing"
+ONE_SUGGESTION = "One suggestion instead of nothing"
 ALWAYS = "Always instead of never"
 POLICY = "The policy instead of the coin"
+COMPARED = {"never", "always", "coin", "as logged"}
+"""What the policy is compared with."""
 
 
 def _answer_effect(effects: dict[str, Any]) -> list[Answer]:
     row = effects["effects"][0]
-    return [Answer("Effect", ONE, NOW, Estimate(row["estimate"], row["low"], row["high"]))]
+    return [Answer("Effect", ONE_SUGGESTION, NOW, Estimate(row["estimate"], row["low"], row["high"]))]
 
 
 def _answer_evaluation(evaluation: dict[str, Any]) -> list[Answer]:
-    doubly_robust = [row for row in evaluation["values"] if row["estimator"] == "doubly robust"]
-    differences = {ALWAYS: evaluation["contrasts"][0]["difference"], POLICY: doubly_robust[0]["difference"]}
+    contrasts = {(row["policy"], row["other"]): row["difference"] for row in evaluation["contrasts"]}
+    values = {row["policy"]: row["difference"] for row in evaluation["values"] if row["estimator"] == "doubly robust"}
+    (policy,) = values.keys() - COMPARED
+    differences = {ALWAYS: contrasts["always", "never"], POLICY: values[policy]}
     return [Answer("Evaluate", question, NOW, _read_estimate(row)) for question, row in differences.items()]
 
 
 def _answer_rehearsal(rehearsal: dict[str, Any]) -> list[Answer]:
-    last = rehearsal["answers"][-1]["environment"]  # The pilot's effect; no effect is the first.
-    candidates = {row["candidate"]: row for row in rehearsal["answers"] if row["environment"] == last}
-    *_, policy = candidates.values()
-    differences = {ALWAYS: candidates["always"]["over_never"], POLICY: policy["over_coin"]}
+    # "No effect" is rehearsed beside the effect of the pilot.
+    candidates = {row["candidate"]: row for row in rehearsal["answers"] if row["environment"] != "no effect"}
+    (policy,) = candidates.keys() - COMPARED
+    differences = {ALWAYS: candidates["always"]["over_never"], POLICY: candidates[policy]["over_coin"]}
     return [Answer("Rehearse", question, WHOLE_TRIAL, _read_estimate(row)) for question, row in differences.items()]
 
 
@@ -267,7 +271,7 @@ def _run_steps(folder: Path, name: str, seed: int) -> dict[str, Any]:
         results.append({**result, "found": step.describe(printed_result)})
         answers += step.list_answers(printed_result)
     inputs = {file: _hash_file(folder / file) for file in INPUTS}
-    answers.sort(key=lambda answer: (ONE, ALWAYS, POLICY).index(answer.question))
+    answers.sort(key=lambda answer: (ONE_SUGGESTION, ALWAYS, POLICY).index(answer.question))
     summary = {"format": FORMAT, "seed": seed, "inputs": inputs, "steps": results, "answers": to_plain(answers)}
     reports = {step.title: step.report for step in STEPS}
     chart = inline_svg(draw_answers(answers), "Answers of the pages, in per cent of the steps") if answers else ""

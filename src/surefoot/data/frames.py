@@ -12,9 +12,6 @@ from surefoot.data.file_formats import choose_columns
 from surefoot.data.log_columns import whole_array
 from surefoot.errors import InputError
 
-PREFERRED = "pandas" if importlib.util.find_spec("pandas") else "pyarrow"
-"""The library of frames where no frame came in."""
-
 
 def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[pa.Table, str]:
     """The named columns of a pandas, polars or Arrow frame as an Arrow table, and the name of the frame's library.
@@ -43,11 +40,13 @@ def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[
 
 
 def make_frame(data: dict[str, Any], backend: str | None) -> Any:
-    """A frame of the given library (pandas, polars or pyarrow) from columns; NaN in numbers becomes missing."""
+    """A frame of the given library (pandas, polars or pyarrow) from columns; NaN in numbers becomes missing.
+
+    Without a library it is one of pandas where that is installed, else of pyarrow.
+    """
     import narwhals as nw
 
-    backend = backend or PREFERRED
-
+    backend = backend or ("pandas" if importlib.util.find_spec("pandas") else "pyarrow")
     # Through Arrow, so that every library receives the same types.
     table = pa.table({name: pa.array(values, from_pandas=True) for name, values in data.items()})
     frame = nw.from_native(table, eager_only=True)

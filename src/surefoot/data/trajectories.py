@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.data.column_kinds import KINDS, Category, ColumnSummary, Number, StateValues, VariableKind, YesNo
-from surefoot.data.frames import PREFERRED, arrow_table, find_positions, make_frame
+from surefoot.data.frames import arrow_table, find_positions, make_frame
 from surefoot.data.log_columns import PLAIN, FileSettings, LogColumn, Problems
 from surefoot.data.log_table import ColumnNames, LogFile, LogLayout, LogTable, list_files, name_file
 from surefoot.data.mean_weights import LEAST_PROBABILITY, READINGS, SURE, MeanWeights, require_reading, spread_probabilities
@@ -85,8 +85,8 @@ class Trajectories(Shown):
     """One name for every action, nothing first."""
     names: ColumnNames = field(default_factory=ColumnNames)
     """What the columns are called in the frames that come in and go out."""
-    backend: str = PREFERRED
-    """The library whose frames go out: that of the frame that came in; without one pandas, where it is installed."""
+    backend: str | None = None
+    """The library whose frames go out: that of the frame that came in; None: pandas where it is installed, else pyarrow."""
     order: NDArray[np.int64] = field(init=False)
     """Rows sorted by participant, then time; derived."""
     starts: NDArray[np.int64] = field(init=False)
@@ -238,7 +238,7 @@ class Trajectories(Shown):
             What can be sent: how many, or their names, the first of which means "nothing".
         """
 
-        def read(layout: LogLayout) -> tuple[LogTable, str]:
+        def read(layout: LogLayout) -> tuple[LogTable, str | None]:
             table, backend = arrow_table(frame, list(layout.columns), layout.also)
             return LogTable.of(layout.settle_missing(table), participant), backend
 
@@ -252,8 +252,8 @@ class Trajectories(Shown):
         `file` says how it writes numbers and times; the other arguments are those of `from_frame`.
         """
 
-        def read(layout: LogLayout) -> tuple[LogTable, str]:
-            return LogFile(location).read(replace(layout, settings=file)), PREFERRED
+        def read(layout: LogLayout) -> tuple[LogTable, str | None]:
+            return LogFile(location).read(replace(layout, settings=file)), None
 
         with name_file(path):
             (location,) = list_files(path)
@@ -569,7 +569,7 @@ def join_values(values: Mapping[str, StateValues]) -> tuple[NDArray[np.float64],
 
 
 def _read_roles(
-    read: Callable[[LogLayout], tuple[LogTable, str]],
+    read: Callable[[LogLayout], tuple[LogTable, str | None]],
     participant: str,
     time: str,
     state: Sequence[str] | Mapping[str, VariableKind | str],

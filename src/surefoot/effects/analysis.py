@@ -152,7 +152,7 @@ class SortedRows:
     row: Codes  # Number of the row in the frame.
     problems: Problems
     unnamed: tuple[UnnamedAvailability, ...]  # Columns that look like availability, where none was named.
-    backend: str | None = None  # The library of the frame; None for Arrow, which files are read into.
+    backend: str | None = None  # The library of the frame; None where a file was read.
 
     @classmethod
     def of_frame(cls, frame: Any, analysis: Analysis, variables: list[str], name_row: Place) -> "SortedRows":
