@@ -31,7 +31,7 @@ def detect_settings(file: LogFile) -> tuple[log_columns.FileSettings, list[str]]
     settings = log_columns.PLAIN
     warnings: list[str] = []
     if file_formats.has_suffix(file.path, file_formats.TEXT):
-        encoding = _detect_encoding(file_formats.unpack(file.path, file.data))
+        encoding = detect_encoding(file_formats.unpack(file.path, file.data))
         text = file_formats.decode_text(file.path, file.data, encoding)
         usual = str(file_formats.choose_separator(file.path, log_columns.PLAIN).separator)
         separator = _detect_separator(text, usual)
@@ -72,7 +72,8 @@ def detect_time_format(cells: pa.Array) -> list[str]:
     return [layout for layout in formats if not pc.strptime(cells, format=layout, unit="us", error_is_null=True).null_count]
 
 
-def _detect_encoding(data: bytes) -> str:
+def detect_encoding(data: bytes) -> str:
+    """The encoding of a text; single bytes that are not UTF-8 are taken for Windows text."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     for encoding in ("utf-8", "cp1252"):

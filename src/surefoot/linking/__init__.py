@@ -1,0 +1,1 @@
+"""From raw files to decision points: streams of platforms, linked to a decision log."""
