@@ -22,8 +22,8 @@ from surefoot.data.file_detection import detect_encoding
 from surefoot.data.log_columns import FileSettings, Place
 from surefoot.errors import InputError
 
-HEAD_BYTES = 2**16
-"""Bytes by which a file is recognised."""
+HEAD_BYTES = 2**18
+"""Bytes by which a file is recognised; wide surveys have long headers."""
 HEAD_RECORDS = 20
 MOST_BYTES = 2**30
 """A file that can only be read at once is no larger, unpacked."""
@@ -278,6 +278,11 @@ def iterate_objects(file: ExportFile) -> Iterator[dict[str, Any]]:
             if not isinstance(value, dict):
                 raise InputError(f"{file}: entry {number}: is not an object; export it again", row=number - 1)
             yield value
+
+
+def name_entry(file: ExportFile, first: int, row: int) -> str:
+    """The name of an entry of a list in messages."""
+    return f"{file}: entry {first + row}"
 
 
 def _skip_commas(text: str, position: int) -> int:

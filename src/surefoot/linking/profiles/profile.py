@@ -111,7 +111,7 @@ class Streams:
     ) -> None:
         """Add objects of JSON or XML; what is neither a number nor a text stays JSON."""
         names = dict.fromkeys(name for record in records for name in record)
-        values = {name: pa.array([_spell(record.get(name)) for record in records], pa.string()) for name in names}
+        values = {name: pa.array([spell_value(record.get(name)) for record in records], pa.string()) for name in names}
         self.add(stream, participant, time, values, zone)
 
     def join(self) -> dict[str, pa.Table]:
@@ -135,7 +135,8 @@ def find_folder_name(file: ExportFile, of_platform: Sequence[str]) -> str:
     return (usual or candidates)[-1]
 
 
-def _spell(value: Any) -> str | None:
+def spell_value(value: Any) -> str | None:
+    """A value of JSON as a text that keeps it."""
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
