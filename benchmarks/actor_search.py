@@ -50,7 +50,7 @@ def problems(logs, rng):
         rows = rng.choice(own, len(own))
         if place % 2:
             rows = np.concatenate([rows, rng.choice(rows_of[rng.integers(len(rows_of))], len(own))])
-        reward = logs.reward[rows] if place // 2 % 2 else np.log(logs.reward[rows] + 0.5)
+        reward = logs.outcome[rows] if place // 2 % 2 else np.log(logs.outcome[rows] + 0.5)
         yield *critic(logs.state[rows], logs.action[rows], reward), PENALTIES[place // 4 % len(PENALTIES)]
 
 

@@ -153,7 +153,7 @@ def make_logs(trial, rows, outcomes):
         available=np.ones(len(person), dtype=bool),
         action=action,
         probability=np.where(action == 1, send, 1 - send),
-        reward=outcomes[rows],
+        outcome=outcomes[rows],
         state_names=("x",),
         action_names=("nothing", "send"),
     )
@@ -188,7 +188,7 @@ def run_own(rng, world, name, pooling, people, days=14, per_day=6, entry_days=7,
     updates = []
     for day, (fitted, known) in fits.items():
         before = known.ravel()
-        outcomes = np.where(before, logs.reward, np.nan)
+        outcomes = np.where(before, logs.outcome, np.nan)
         recorded = RecordedUpdate(outcomes, before, np.flatnonzero(day_of.ravel() == day))
         updates.append(differentiate_update(fitted, logs, recorded, limit))
     return trial, updates
@@ -294,7 +294,7 @@ def measure_speed(people=1000, points=200, updates=60):
         before = logs.time < edge
         end = edges[number + 1] if number + 1 < updates else points
         recorded = RecordedUpdate(
-            np.where(before, logs.reward, np.nan), before, np.flatnonzero((logs.time >= edge) & (logs.time < end))
+            np.where(before, logs.outcome, np.nan), before, np.flatnonzero((logs.time >= edge) & (logs.time < end))
         )
         learned.append(learn_update(sf.method("ts", pooling="all"), logs, recorded, limit))
     fitted = time.process_time() - started

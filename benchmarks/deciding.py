@@ -18,7 +18,7 @@ def measure():
     plain = states[0].tolist()
     actor, ucb = (sf.method(name).fit(logs).policies_[0] for name in ("ro-accb", "ro-linucb"))
     model = MAB([0, 1], LearningPolicy.LinUCB(alpha=1.0, l2_lambda=PENALTY))
-    model.fit(logs.action[rows], logs.reward[rows], with_intercept(logs.state[rows]))
+    model.fit(logs.action[rows], logs.outcome[rows], with_intercept(logs.state[rows]))
     single, all_states = with_intercept(states[:1]), with_intercept(states)
     wabbit = _trained_wabbit(logs, rows)
     line, lines = _line(plain), [_line(state) for state in states.tolist()]
@@ -60,6 +60,6 @@ def _line(state):
 def _trained_wabbit(logs, rows):
     wabbit = Workspace("--cb_explore 2 --quiet")
     for row in rows:
-        action, cost = logs.action[row] + 1, -logs.reward[row]
+        action, cost = logs.action[row] + 1, -logs.outcome[row]
         wabbit.learn(f"{action}:{cost}:0.5 {_line(logs.state[row].tolist())}")
     return wabbit

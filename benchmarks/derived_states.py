@@ -55,11 +55,11 @@ class App:
         reply = await self._send("decisions", self._write_decision(0))
         for index in range(1, POINTS):
             moment = datetime.fromisoformat(WHEN) + timedelta(hours=2 * index - 1)
-            outcome = {"decision_id": reply["decision_id"], "proximal_outcome": index * 7 % 11 / 11}
+            outcome = {"decision_id": reply["decision_id"], "outcome": index * 7 % 11 / 11}
             outcome["timestamp"] = moment.isoformat()
             given = [outcome]
             if index % 3 == 0:
-                given.append({**outcome, "proximal_outcome": 0.9, "timestamp": (moment + timedelta(minutes=5)).isoformat()})
+                given.append({**outcome, "outcome": 0.9, "timestamp": (moment + timedelta(minutes=5)).isoformat()})
             reply, _ = await asyncio.gather(
                 self._send("decisions", self._write_decision(index)), self._send("outcomes", {"outcomes": given})
             )

@@ -53,7 +53,7 @@ def collect(kind, people, points, seed):
     if kind == "normal":
         return logs
     quiet = logs.state @ [50.0, 20.0, -30.0] + 100.0 * logs.action
-    return logs.with_values(reward=quiet + 500 * draw_noise(kind, logs, np.random.default_rng(seed + 2)))
+    return logs.with_values(outcome=quiet + 500 * draw_noise(kind, logs, np.random.default_rng(seed + 2)))
 
 
 def run_tests(logs):
@@ -109,7 +109,7 @@ def collect_moving(kind, spread, seed, people=PEOPLE, points=POINTS):
     changes = draw_changes(kind, people, points, seed + 2)
     x = critic_features(logs.state, logs.action, 2)
     more = np.einsum("rd,rd->r", x, changes[logs.participant_index, logs.time])
-    return logs.with_values(reward=logs.reward + more), simulator.critic_coef + changes[:, -1]
+    return logs.with_values(outcome=logs.outcome + more), simulator.critic_coef + changes[:, -1]
 
 
 SIZES = ((30, 100), (30, 200), (50, 100), (50, 210))

@@ -155,8 +155,8 @@ def _learned(x, sent, y, p, new):
     who = np.repeat(np.arange(replicates), x[0].size)
     table = pa.table({"r": who, "t": np.tile(np.arange(x[0].size), replicates), "x": x.ravel(), "a": sent.ravel(),
                       "y": y.ravel(), "p": np.where(sent == 1, p, 1 - p).ravel()})  # fmt: skip
-    logs = sf.Trajectories.from_frame(table, participant="r", time="t", state=["x"], action="a", reward="y", probability="p",
-                                      probability_of="action taken")  # fmt: skip
+    logs = sf.Trajectories.from_frame(table, participant="r", time="t", state=["x"], action="a", outcome="y",
+                                      probability="p", probability_of="action taken")  # fmt: skip
     learned = sf.method("saccb").fit(logs).policies_
     sends = learned.probabilities(np.repeat(np.arange(replicates), new[0].size), new.reshape(-1, 1))[:, 1]
     return np.clip(sends, 0.1, 0.9).reshape(new.shape)

@@ -81,7 +81,7 @@ def write_wide_logs(file, people, points, variables, actions):
     participant = np.repeat(np.arange(people), points)
     time_ = np.tile(np.arange(points), people)
     probability = np.full(rows, 1 / actions)
-    logged = {"participant": participant, "time": time_, "action": action, "probability": probability, "reward": reward}
+    logged = {"participant": participant, "time": time_, "action": action, "probability": probability, "outcome": reward}
     pq.write_table(pa.table({**logged, **columns}), file)
 
 

@@ -66,7 +66,7 @@ class Load:
         if self.decided.setdefault(index, reply) != reply:
             self.wrong.append("another answer to the same request")
         decision = json.loads(reply)["decision_id"]
-        outcome = {"decision_id": decision, "proximal_outcome": index % 17 / 17, "timestamp": body["timestamp"]}
+        outcome = {"decision_id": decision, "outcome": index % 17 / 17, "timestamp": body["timestamp"]}
         status, reply = self._server.ask("POST", "/api/v1/outcomes", outcome, self._server.key, connection)
         if status != 200:
             return self._note(status, reply)
@@ -188,7 +188,7 @@ def run(kills, url, folder, parent):
 def judge(trial, loads):
     with trial.database.autocommit() as connection:
         rows = connection.execute(sa.select(decisions)).mappings().all()
-        values = [tuple(one) for one in connection.execute(sa.select(outcomes.c.decision_id, outcomes.c.proximal_outcome))]
+        values = [tuple(one) for one in connection.execute(sa.select(outcomes.c.decision_id, outcomes.c.outcome))]
         states = Counter(connection.scalars(sa.select(updates.c.state)))
     stored = {(row["participant_id"], row["decision_idx"]): row["reply"].encode() for row in rows}
     acknowledged = [(one.participant, index, reply) for one in loads for index, reply in one.decided.items()]

@@ -104,7 +104,7 @@ def solve_with_one_intercept(data, probabilities):
     ones = np.ones((len(x), 1))
     x, difference = np.hstack([ones, x]), np.hstack([ones, difference])
     system = x.T @ difference
-    reward = logs.reward[data.rows]
+    reward = logs.outcome[data.rows]
     solution = np.linalg.solve(system, x.T @ reward)
     pull = x @ np.linalg.solve(system.T, np.eye(len(system))[0])
     return solution[0], np.bincount(data.position, weights=pull * (reward - difference @ solution))
@@ -150,7 +150,7 @@ def list_studies(kind, spread, people, points, at_once=10):
         rows = logs.order.reshape(at_once, people, points)
         for study in rows:
             yield sf.Trajectories.from_arrays(
-                logs.state[study], logs.action[study], logs.reward[study], probability=0.5 + 0 * study
+                logs.state[study], logs.action[study], logs.outcome[study], probability=0.5 + 0 * study
             )
 
 

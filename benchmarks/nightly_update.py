@@ -32,7 +32,7 @@ range = [-10, 10]
 range = [-10, 10]
 [state.fatigue]
 range = [-10, 10]
-[reward]
+[outcome]
 column = "steps"
 [method]
 name = "ts"
@@ -82,7 +82,7 @@ def fill(trial: Trial, people: int, last: int, seed: int) -> None:
                 {
                     "decision_id": name,
                     "fingerprint": name,
-                    "proximal_outcome": float(state[0] + action * state[1] + rng.normal()),
+                    "outcome": float(state[0] + action * state[1] + rng.normal()),
                     "observed_at": moment + timedelta(hours=1),
                     "received_at": moment + timedelta(hours=1),
                     "late": False,

@@ -84,7 +84,7 @@ def fit_people(peer, logs, people):
     scores = []
     for participant in range(people):
         rows = logs.order[logs.starts[participant] : logs.starts[participant + 1]]
-        scores.append(PEERS[peer](logs.state[rows], logs.action[rows], logs.reward[rows]))
+        scores.append(PEERS[peer](logs.state[rows], logs.action[rows], logs.outcome[rows]))
     return scores
 
 

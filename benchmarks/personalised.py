@@ -37,7 +37,7 @@ probability = "probability"
 column = "sent"
 [state.mood]
 range = [-5, 5]
-[reward]
+[outcome]
 column = "outcome"
 range = [-20, 20]
 [method]

@@ -52,7 +52,7 @@ def write_logs(folder: Path, rows: int, points: int, variables: int) -> None:
             **{f"state{j}": state[:, j] for j in range(variables)},
             "action": action,
             "probability": np.full(FILE_ROWS, 0.5),
-            "reward": level
+            "outcome": level
             + state[:, 0]
             + action * state[:, 1]
             + rng.normal(size=FILE_ROWS)

@@ -226,7 +226,7 @@ def find_truth(name, trials=TRUTH_TRIALS):
     means = {}
     for candidate in candidates:
         records = run_trials(people, candidate, plan.design, seeds=seeds)
-        means[candidate.name] = np.array([record.reward.mean() for record in records])
+        means[candidate.name] = np.array([record.outcome.mean() for record in records])
     coin = means["coin"]
     gains = {key: values - coin for key, values in means.items() if key != "coin"}
     return {

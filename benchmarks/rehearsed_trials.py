@@ -34,7 +34,7 @@ scaling = { centre = 5.0, scale = 1.7 }
 [state.dose]
 derived = "dose"
 discount = 0.8
-[reward]
+[outcome]
 range = [0, 100]
 [method]
 name = "saccb"

@@ -91,7 +91,7 @@ def _fit_with_robustbase(script, logs):
         problems, coefficients = Path(folder, "problems.csv"), Path(folder, "coefficients.csv")
         people = len(logs.participants)
         features = critic_features(logs.state, logs.action, 2)[logs.order]
-        table = np.column_stack([logs.participant_index[logs.order], logs.reward[logs.order], features])
+        table = np.column_stack([logs.participant_index[logs.order], logs.outcome[logs.order], features])
         header = ",".join(["participant", "reward", *(f"x{j}" for j in range(features.shape[1]))])
         np.savetxt(problems, table, delimiter=",", header=header, comments="", fmt="%.17g")
         subprocess.run([script, str(ROOT / "benchmarks" / "robustbase.R"), problems, coefficients], check=True)

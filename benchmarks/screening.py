@@ -35,7 +35,7 @@ time = "time"
 device = "wrist"
 [state.engagement]
 [state.fatigue]
-[reward]
+[outcome]
 device = "wrist"
 [screen]
 """
@@ -46,21 +46,21 @@ def five_columns(people=1000, points=210):
     logs = HeartSteps(participants=people).collect(sf.policies.coin(2), decision_points=points, seed=0)
     state = logs.state[logs.order].reshape(people, points, 3)
     extra = np.random.default_rng(1).standard_normal((people, points, 1))
-    action, reward = (values[logs.order].reshape(people, points) for values in (logs.action, logs.reward))
+    action, reward = (values[logs.order].reshape(people, points) for values in (logs.action, logs.outcome))
     return sf.Trajectories.from_arrays(np.concatenate([state, extra], axis=2), action, reward)
 
 
 def times():
     """Seconds of a screen of 1,000 people × 210 × 5 columns over those of a ro-accb fit of them."""
     clean = five_columns()
-    devices = dict.fromkeys((*clean.state_names, "reward"), "wrist")
+    devices = dict.fromkeys((*clean.state_names, "outcome"), "wrist")
     cases = {
         "clean": clean,
         "unworn 20 %": contaminate(clean, mechanism="nonwear", ratio=0.2, run_length=20, seed=1).logs,
         "stuck 20 %": contaminate(clean, mechanism="stuck", ratio=0.2, run_length=20, seed=1).logs,
         "unit 20 %": contaminate(clean, mechanism="unit", ratio=0.2, seed=1).logs,
         "all columns rounded, honest zeros": clean.with_values(
-            state=np.round(clean.state, 1), reward=np.maximum(np.round(clean.reward / 100), 0)
+            state=np.round(clean.state, 1), outcome=np.maximum(np.round(clean.outcome / 100), 0)
         ),
     }
     work = {name: lambda logs=logs: screen(logs, devices=devices) for name, logs in cases.items()}
@@ -82,7 +82,7 @@ def rates(truth, flagged):
 def judge(logs, truth, devices, threshold, usual=None, rows=None):
     found = screen(logs, devices=devices, detectors={"not_worn": {"threshold": threshold}}, usual=usual)
     rows = np.ones(len(logs), dtype=bool) if rows is None else rows
-    return rates(truth[rows], np.isnan(found.logs.reward)[rows])
+    return rates(truth[rows], np.isnan(found.logs.outcome)[rows])
 
 
 def subset(logs, people):
@@ -95,7 +95,7 @@ def subset(logs, people):
         time=names.time,
         state=list(logs.state_names),
         action=names.action,
-        reward=names.reward,
+        outcome=names.outcome,
         available=names.available,
     )
 
@@ -149,7 +149,7 @@ def simulated(seeds=range(300, 305)):
     for seed in seeds:
         logs, off = walkers(seed)
         for threshold in THRESHOLDS:
-            each[str(threshold)].append(judge(logs, off, {"steps_before": "wrist", "reward": "wrist"}, threshold))
+            each[str(threshold)].append(judge(logs, off, {"steps_before": "wrist", "outcome": "wrist"}, threshold))
     return {name: {key: float(np.mean([one[key] for one in found])) for key in found[0]} for name, found in each.items()}
 
 

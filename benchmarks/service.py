@@ -266,7 +266,7 @@ def prepared(url):
         for index in range(LEARNED):
             request = DecisionRequest.model_validate(body(participant, index))
             decision = json.loads(decisions.decide(trial, request))["decision_id"]
-            told.append(Outcome(decision_id=decision, proximal_outcome=float(rng.normal()), timestamp=LATER))
+            told.append(Outcome(decision_id=decision, outcome=float(rng.normal()), timestamp=LATER))
         decisions.record_outcomes(trial, told)
     if updates.run_update(trial, updates.begin_update(trial, "benchmark")) != "done":
         raise SystemExit("the benchmark's policy did not go live")

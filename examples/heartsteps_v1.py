@@ -2,7 +2,7 @@
 
     python examples/heartsteps_v1.py suggestions.csv
 
-What the cap removes from HeartSteps V1, by reward and pooling; how sure the policies are; the plain effect of a suggestion.
+What the cap removes from HeartSteps V1, by outcome and pooling; how sure the policies are; the plain effect of a suggestion.
 """
 
 import sys
@@ -20,7 +20,7 @@ def main() -> None:
     data = sf.datasets.heartsteps_v1(sys.argv[1])
     # Many people never change their location in the data; here that is known.
     warnings.simplefilter("ignore", sf.FitWarning)
-    print("reward            pooling  removed  untreated  treated  share of steps  above the fit  zeros")
+    print("outcome            pooling  removed  untreated  treated  share of steps  above the fit  zeros")
     for transform in ("none", "log(x + 0.5)"):
         for pooling in ("all", "person"):
             removed(data, transform, pooling)
@@ -42,12 +42,12 @@ def fitted(data, transform, pooling, **parameters):
     method = sf.Study.parse(text).method()
     for name, value in parameters.items():
         setattr(method, name, value)
-    reward = data.logs.reward if transform == "none" else np.log(data.logs.reward + 0.5)
-    return method.fit(data.logs.with_values(reward=reward))
+    outcome = data.logs.outcome if transform == "none" else np.log(data.logs.outcome + 0.5)
+    return method.fit(data.logs.with_values(outcome=outcome))
 
 
 def removed(data, transform, pooling):
-    method, steps, action = fitted(data, transform, pooling), data.logs.reward, data.logs.action
+    method, steps, action = fitted(data, transform, pooling), data.logs.outcome, data.logs.action
     used, out = ~np.isnan(method.weights_), method.weights_ == 0
     shares = [out[used].mean(), *(out[used & (action == code)].mean() for code in (0, 1))]
     shares += [steps[out].sum() / steps[used].sum(), (method.residuals_[out] > 0).mean(), (steps[out] == 0).mean()]
@@ -58,9 +58,9 @@ def removed(data, transform, pooling):
 
 
 def effect(logs, rows, transform):
-    rows = rows & logs.available & ~np.isnan(logs.reward)
+    rows = rows & logs.available & ~np.isnan(logs.outcome)
     value, sent, participant, people = (
-        transform(logs.reward[rows]),
+        transform(logs.outcome[rows]),
         logs.action[rows] == 1,
         logs.participant_index[rows],
         len(logs.participants),

@@ -30,12 +30,12 @@ def main() -> None:
 
     deciding = {**fitted, **sf.simulators.reference_policies(study)}
     table = sf.simulators.compare(study, deciding, seed=2, backend="pyarrow").to_pylist()
-    reward = {row["name"]: row for row in table if row["measure"] == "long_run_average_reward"}
+    outcome = {row["name"]: row for row in table if row["measure"] == "long_run_average_reward"}
     treated = {row["name"]: row for row in table if row["measure"] == "share_treated"}
     print("50 people, 210 decision points each, 4 % of the decision points spoiled\n")
     print("                steps per decision point (ElrAR)   treated   removed   of them spoiled   spoiled found")
     for name in deciding:
-        mean, error = reward[name]["mean"], reward[name]["standard_error"]
+        mean, error = outcome[name]["mean"], outcome[name]["standard_error"]
         line = f"{name:<14}{mean:>14,.0f} ± {error:<4.0f}{treated[name]['mean']:>24.0%}"
         if name in fitted:
             removed = fitted[name].weights_ == 0
@@ -45,23 +45,23 @@ def main() -> None:
         print(line)
 
     path = out / "quickstart.png"
-    draw(fitted["ro-accb"], dirty, reward).savefig(path, dpi=150)
+    draw(fitted["ro-accb"], dirty, outcome).savefig(path, dpi=150)
     print(f"\nFigure: {path}")
 
 
-def draw(robust, dirty, reward):
+def draw(robust, dirty, outcome):
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=(2, 3), layout="constrained")
     names = ["never", "oracle-myopic", "coin", "ro-accb", "accb", "always"]
     for place, name in enumerate(names):
         colour = {"ro-accb": BLUE, "accb": ORANGE}.get(name, GREY)
-        width = 1.96 * reward[name]["standard_error"]
-        left.errorbar(reward[name]["mean"], -place, xerr=width, fmt="o", color=colour, capsize=3)
+        width = 1.96 * outcome[name]["standard_error"]
+        left.errorbar(outcome[name]["mean"], -place, xerr=width, fmt="o", color=colour, capsize=3)
     left.set_yticks(range(0, -len(names), -1), names)
     left.set_xlabel("steps per decision point in the long run\n(mean over people, 95 % interval)")
     left.set_title("What the policies earn")
 
     mine = dirty.logs.participant_index == 0
-    time, steps = dirty.logs.time[mine] / 5, dirty.logs.reward[mine]
+    time, steps = dirty.logs.time[mine] / 5, dirty.logs.outcome[mine]
     removed, spoiled = robust.weights_[mine] == 0, dirty.touched[mine]
     right.plot(time[~removed], steps[~removed], ".", color=GREY, label="kept")
     right.plot(time[removed], steps[removed], "x", color=BLUE, label="removed by the robust critic")

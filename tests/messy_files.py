@@ -57,4 +57,4 @@ def assert_same(logs, plain, missing=None):
     assert_array_equal(logs.action, plain.action)
     assert_allclose(logs.probability, plain.probability)
     gone = np.zeros(len(plain), dtype=bool) if missing is None else missing
-    assert_array_equal(logs.reward, np.where(gone, np.nan, plain.reward))
+    assert_array_equal(logs.outcome, np.where(gone, np.nan, plain.outcome))

@@ -10,7 +10,7 @@ from surefoot.learning.critics import Capped, HighBreakdown, fit_ridge
 
 
 def critic_problems(rng, people):
-    """A padded batch: features (people, decision points, d), rewards, weights; contaminated, ragged, some
+    """A padded batch: features (people, decision points, d), outcomes, weights; contaminated, ragged, some
     ill-conditioned."""
     features = int(rng.integers(1, 13))
     lengths = rng.integers(5, 301, size=people)
@@ -50,8 +50,8 @@ def three_actions(people=4, points=80, seed=0):
     rng = np.random.default_rng(seed)
     state, action = rng.standard_normal((people, points, 2)), rng.integers(0, 3, (people, points))
     effect = np.where(action == 1, 0.5 + state[..., 0], 0) + np.where(action == 2, 1.0 - state[..., 1], 0)
-    reward = 3 + state[..., 0] + effect + 0.5 * rng.standard_normal((people, points))
-    return sf.Trajectories.from_arrays(state, action, reward, actions=["none", "walk", "stretch"])
+    outcome = 3 + state[..., 0] + effect + 0.5 * rng.standard_normal((people, points))
+    return sf.Trajectories.from_arrays(state, action, outcome, actions=["none", "walk", "stretch"])
 
 
 def effect_problems(rng, size, count, kind):
@@ -65,27 +65,27 @@ def effect_problems(rng, size, count, kind):
     return mean, root @ np.swapaxes(root, 1, 2)
 
 
-def ridge(features, rewards, weights, penalty):
+def ridge(features, outcomes, weights, penalty):
     """The coefficients of weighted ridge regression."""
-    return fit_ridge(features, rewards, weights, penalty=penalty).coef
+    return fit_ridge(features, outcomes, weights, penalty=penalty).coef
 
 
-def residuals(features, rewards, coef):
-    return rewards - (features @ coef[..., None])[..., 0]
+def residuals(features, outcomes, coef):
+    return outcomes - (features @ coef[..., None])[..., 0]
 
 
-def fit_capped(features, rewards, weights, *, penalty, arms=1, max_iter=1000, **more):
+def fit_capped(features, outcomes, weights, *, penalty, arms=1, max_iter=1000, **more):
     """Of features without states of their own, so that nothing but `arms` says how many actions there are."""
-    batch = Batch(features, features[..., :0], 0 * weights, rewards, weights, arms, penalty)
+    batch = Batch(features, features[..., :0], 0 * weights, outcomes, weights, arms, penalty)
     return Capped(**more).fit(batch, max_iter)
 
 
-def fit_high_breakdown(features, rewards, weights, *, state, action, penalty, **more):
+def fit_high_breakdown(features, outcomes, weights, *, state, action, penalty, **more):
     actions = features.shape[-1] // (state.shape[-1] + 1)
-    return HighBreakdown(**more).fit(Batch(features, state, action, rewards, weights, actions, penalty))
+    return HighBreakdown(**more).fit(Batch(features, state, action, outcomes, weights, actions, penalty))
 
 
-def capped_objective(features, rewards, weights, coef, threshold, penalty):
+def capped_objective(features, outcomes, weights, coef, threshold, penalty):
     """Σ_i v_i min{(r_i − x_iᵀw)², ε} + Σ_j ζ_j w_j² for each participant, v the weights that mark usable decision points."""
-    capped = np.minimum(residuals(features, rewards, coef) ** 2, threshold[:, None])
+    capped = np.minimum(residuals(features, outcomes, coef) ** 2, threshold[:, None])
     return (weights * capped).sum(axis=1) + (penalty * coef**2).sum(axis=1)

@@ -17,7 +17,7 @@ probability_of = "sending"
 kind = "yes/no"
 [actions]
 column = "intervention"
-[reward]
+[outcome]
 column = "logstep_30min"
 [effects]
 controls = ["logstep_pre30min"]

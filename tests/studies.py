@@ -19,11 +19,11 @@ def many(studies, people, points, *, seed, spread=300.0, unit=1.0):
     state = logs.state[logs.order].reshape(*shape, 3)
     action, probability = (values[logs.order].reshape(shape) for values in (logs.action, logs.probability))
     intercept = spread * (np.random.default_rng(seed).exponential(size=(studies, people, 1)) - 1)
-    reward = (logs.reward[logs.order].reshape(shape) + intercept) / unit
+    outcome = (logs.outcome[logs.order].reshape(shape) + intercept) / unit
     return (
         [
             sf.Trajectories.from_arrays(
-                state[k], action[k], reward[k], probability=probability[k], state_names=sim.state_names
+                state[k], action[k], outcome[k], probability=probability[k], state_names=sim.state_names
             )
             for k in range(studies)
         ],

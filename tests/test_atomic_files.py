@@ -82,7 +82,7 @@ def test_a_full_disk_is_one_line(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-LOGS = "participant,time,mood,action,reward\n" + "".join(f"1,{t},{t * 7 % 5},{t * t % 5 % 2},{t % 3}\n" for t in range(30))
+LOGS = "participant,time,mood,action,outcome\n" + "".join(f"1,{t},{t * 7 % 5},{t * t % 5 % 2},{t % 3}\n" for t in range(30))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.test_docstrings import PUBLIC
 
 mpl.use("Agg")
 SCREEN_LINES = 25
-COLUMNS = {"participant": "participant", "time": "time", "outcome": "reward", "treatment": "action", "probability": 0.5}
+COLUMNS = {"participant": "participant", "time": "time", "outcome": "outcome", "treatment": "action", "probability": 0.5}
 STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\nprobability = "probability"\n[state.weather]\n[screen]\n'
 
 
@@ -83,7 +83,7 @@ OVERVIEWS = {
 Trajectories: 12 people, 480 decision points
 state    weather, engagement, fatigue
 actions  nothing 49 %, send 51 % of 480 available decision points
-reward   reward: mean 1,311, 0 missing
+outcome  outcome: mean 1,311, 0 missing
 
 Next: .head()                       the first rows; .to_frame() gives all of them
       .describe()                   numbers about every column
@@ -124,7 +124,7 @@ Next: .sentence                   for the protocol, with every assumption
       .plot()                     power by number of participants
       sf.rehearsal.rehearse(...)  rehearse the trial before it starts""",
     "study": """\
-Study: ro-accb for reward
+Study: ro-accb for outcome
 participant  column participant; time in time
 state        weather
 actions      nothing, send in column action
@@ -161,7 +161,7 @@ def test_overviews_hold_the_numbers_of_their_objects(life):
 
 
 NAMES = {
-    "logs": "action action_names actions available backend describe head names participant participants probability reward "
+    "logs": "action action_names actions available backend describe head names outcome participant participants probability "
     "select shape state state_names time to_frame usable with_values",
     "method": "centre_actions critic critic_penalty critic_variables filter fit forgetting get_params horizon "
     "list_parameters load penalize_intercept penalty_units policy_variables pooling rule set_params",
@@ -181,8 +181,8 @@ NAMES = {
     "long_run notes overlap people plot plot_overlap summary to_dict to_frame to_html unit value values",
     "size": "cautious degrees design people pilot pilot_lines plot power sentence summary to_dict to_frame to_html "
     "to_latex wanted_power",
-    "study": "actions collection columns days descriptions effects file groups load method method_name monitoring parse "
-    "pooling probability_limits questionnaire read reward reward_unit scaling screen state state_names text "
+    "study": "actions collection columns days descriptions effects file groups load method method_name monitoring outcome "
+    "outcome_unit parse pooling probability_limits questionnaire read scaling screen state state_names text "
     "treatment_words trial",
 }
 
@@ -263,7 +263,7 @@ def test_polars_in_polars_out(logs):
     import polars as pl
 
     frame = logs.to_frame("polars")
-    roles = {"participant": "participant", "time": "time", "action": "action", "reward": "reward"}
+    roles = {"participant": "participant", "time": "time", "action": "action", "outcome": "outcome"}
     ours = sf.Trajectories.from_frame(frame, **roles, state=["weather"], probability="probability")
     fitted = sf.method("ro-accb").fit(ours)
     values = sf.evaluation.evaluate(ours, {})
@@ -275,9 +275,9 @@ def test_polars_in_polars_out(logs):
 
 def test_logs_answer_as_a_frame_does(logs):
     frame = logs.head(3)
-    assert frame["reward"].tolist() == logs.reward[:3].tolist()
+    assert frame["outcome"].tolist() == logs.outcome[:3].tolist()
     table = logs.describe().set_index("variable")
-    expected = logs.to_frame("pandas")[["weather", "engagement", "fatigue", "reward"]].describe()
+    expected = logs.to_frame("pandas")[["weather", "engagement", "fatigue", "outcome"]].describe()
     for ours, theirs in {
         "mean": "mean",
         "sd": "std",

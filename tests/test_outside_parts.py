@@ -130,17 +130,17 @@ def run(*arguments):
 @pytest.mark.parametrize("pooling", ["person", "all", "partial"])
 def test_a_critic_goes_through_fit_audit_explain_and_evaluate(shears, logs, pooling):
     fitted = sf.method("accb", critic="shears", pooling=pooling).fit(logs)
-    assert_array_equal(fitted.weights_, (logs.reward < 4000).astype(float))
+    assert_array_equal(fitted.weights_, (logs.outcome < 4000).astype(float))
     assert fitted.critic_ == Shears()
     assert fitted.critic_coef_[0, 0] != sf.method("accb", pooling=pooling).fit(logs).critic_coef_[0, 0]
     found = audit(fitted)
-    removed = (logs.reward >= 4000).mean()
+    removed = (logs.outcome >= 4000).mean()
     assert f"the shears remove {100 * removed:.1f} % of 720 decision points, for being large" in (
         found.check("share removed").reason
     )
     taus = [row.tau for row in found.sensitivity]
     assert taus == [0.5, 0.75, 1.0, 1.5, 2.0, 4.0, np.inf]
-    assert_allclose([row.removed for row in found.sensitivity], [(logs.reward >= 4000 * tau).mean() for tau in taus])
+    assert_allclose([row.removed for row in found.sensitivity], [(logs.outcome >= 4000 * tau).mean() for tau in taus])
     explanation = explain(fitted, draws=5)
     assert "critic shears" in explanation.card().markdown()
     judged = evaluate(logs, {"it": sf.method("accb", critic="shears", pooling=pooling)}, critic="shears")
@@ -150,7 +150,7 @@ def test_a_critic_goes_through_fit_audit_explain_and_evaluate(shears, logs, pool
 
 def test_a_critic_with_parameters_of_its_own_is_given_as_an_object(shears, logs):
     fitted = sf.method("accb", critic=Shears(tau=0.5, limit=6000.0)).fit(logs)
-    assert_array_equal(fitted.weights_, (logs.reward < 3000).astype(float))
+    assert_array_equal(fitted.weights_, (logs.outcome < 3000).astype(float))
     assert "critic shears" in explain(fitted, draws=5).card().markdown()
     assert audit(fitted).sensitivity[2].tau == 0.5
     with pytest.raises(sf.InputError, match=r"tau is -1\.0; it must be a finite number above 0"):
@@ -164,7 +164,7 @@ def test_a_critic_works_in_the_study_file_and_at_the_command_line(shears, logs, 
     study.write_text(STUDY)
     pyarrow.csv.write_csv(logs.to_frame("pyarrow"), file)
     fitted = sf.fit_study(file, study)
-    removed = int((logs.reward >= 4000).sum())
+    removed = int((logs.outcome >= 4000).sum())
     assert fitted.manifest["removed"] == removed
     assert "the shears remove" in run("audit", file, "--study", study)
     assert "critic shears" in run("explain", file, "--study", study)
@@ -262,7 +262,7 @@ def test_an_estimator_appears_in_the_values_and_on_the_page(logs):
     finally:
         ESTIMATORS.unregister("agreement")
     assert found.estimators == ("ips", "snips", "direct", "doubly robust", "agreement")
-    assert found.value("mostly", "agreement").value.value == pytest.approx(logs.reward[logs.action == 1].mean())
+    assert found.value("mostly", "agreement").value.value == pytest.approx(logs.outcome[logs.action == 1].mean())
     assert page.count("where they agree") >= 3
     assert "by 5 estimators" in page
 
@@ -307,8 +307,8 @@ def test_a_filter_is_found_by_its_name(logs):
         fitted = sf.method("accb", filter="shrink", factor=4.0).fit(logs)
     finally:
         FILTERS.unregister("shrink")
-    assert_array_equal(halved.logs_.reward, logs.reward / 2)
-    assert_array_equal(fitted.logs_.reward, logs.reward / 4)
+    assert_array_equal(halved.logs_.outcome, logs.outcome / 2)
+    assert_array_equal(fitted.logs_.outcome, logs.outcome / 4)
 
 
 def test_a_name_is_given_once():
@@ -343,8 +343,8 @@ def test_a_pooling_says_who_shares_a_fit(logs):
         POOLINGS.unregister("halves")
     assert fitted.participants_.tolist() == ["even", "odd"]
     for position in range(2):
-        rewards = np.where(logs.participant % 2 == position, logs.reward, np.nan)
-        alone = sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=rewards))
+        rewards = np.where(logs.participant % 2 == position, logs.outcome, np.nan)
+        alone = sf.method("ro-accb", pooling="all").fit(logs.with_values(outcome=rewards))
         assert_allclose(fitted.critic_coef_[position], alone.critic_coef_[0], rtol=1e-9)
         assert_allclose(fitted.coef_[position], alone.coef_[0], rtol=1e-6, atol=1e-9)
 
@@ -408,7 +408,7 @@ def hours(tmp_path):
         for person in range(4)
         for t in range(60)
     ]
-    (tmp_path / "logs.csv").write_text("participant,time,hour,rain,action,reward\n" + "".join(rows))
+    (tmp_path / "logs.csv").write_text("participant,time,hour,rain,action,outcome\n" + "".join(rows))
     return tmp_path / "logs.csv"
 
 
@@ -442,7 +442,7 @@ def test_a_kind_of_column_goes_through_init_study_screen_fit_explain_and_service
 
 
 def test_a_kind_of_column_is_given_as_an_object(cyclic, hours):
-    roles = {"participant": "participant", "time": "time", "action": "action", "reward": "reward"}
+    roles = {"participant": "participant", "time": "time", "action": "action", "outcome": "outcome"}
     logs = sf.Trajectories.from_file(hours, state={"hour": Cyclic(period=6)}, **roles)
     assert_allclose(logs.state[:, 1], np.cos(2 * np.pi * (5 * logs.time % 24) / 6))
     assert sf.Trajectories.from_file(hours, state={"hour": "cyclic"}, **roles).state_names == logs.state_names

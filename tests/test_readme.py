@@ -50,7 +50,7 @@ def s7_table():
     """What README shows of S7: HeartSteps, 50 × 210, a tenth of the rewards after prompts artefacts."""
     results = json.loads((ROOT / "docs/reproduction/s7.json").read_text(encoding="utf-8"))["results"]
     found = {row["method"]: row for row in results if row["design"] == "HeartSteps, 50 × 210, prompted 10 %"}
-    rows = ["| policy | long-run reward | compared with never | prompts sent |", "|---|---:|---:|---:|"]
+    rows = ["| policy | long-run steps | compared with never | prompts sent |", "|---|---:|---:|---:|"]
     labels = {"oracle-myopic": "best immediate policy (knows the truth)", "hb-ahead": "**hb-ahead**"}
     for name in ("never", "coin", "always", "oracle-myopic", "accb", "ro-accb", "hb-ahead"):
         row = found[name]

@@ -23,8 +23,8 @@ def make_logs(people=20, points=30, variables=61, seed=0):
     rng = np.random.default_rng(seed)
     state = rng.standard_normal((people, points, variables))
     action = rng.integers(0, 2, (people, points))
-    reward = state[..., 0] + action * (0.5 + state[..., 0]) + rng.standard_normal((people, points))
-    return sf.Trajectories.from_arrays(state, action, reward)
+    outcome = state[..., 0] + action * (0.5 + state[..., 0]) + rng.standard_normal((people, points))
+    return sf.Trajectories.from_arrays(state, action, outcome)
 
 
 @pytest.fixture(scope="module", params=["all", "person"])
@@ -175,7 +175,7 @@ def test_three_actions_climb_hardly_more_often_than_two_in_an_audit(monkeypatch)
         logs = three_actions(people=12, points=40)
         if actions == 2:
             logs = sf.Trajectories.from_arrays(
-                logs.state.reshape(12, 40, 2), np.minimum(logs.action, 1).reshape(12, 40), logs.reward.reshape(12, 40)
+                logs.state.reshape(12, 40, 2), np.minimum(logs.action, 1).reshape(12, 40), logs.outcome.reshape(12, 40)
             )
         fitted = sf.method("ro-accb").fit(logs)
         with monkeypatch.context() as patch:

@@ -20,7 +20,7 @@ time = "time"
 available = "available"
 probability = "probability"
 [state.weather]
-[reward]
+[outcome]
 column = "steps"
 [probability_limits]
 minimum = 0.1

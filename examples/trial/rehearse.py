@@ -49,7 +49,7 @@ def main() -> None:
 def write_pilot(path, study):
     """The pilot's logs, under the study's names."""
     logs = sf.simulators.HeartSteps(participants=12).collect(sf.policies.coin(2), decision_points=70, seed=7)
-    names = {"time": study.columns.time, "reward": study.reward.column}
+    names = {"time": study.columns.time, "outcome": study.outcome.column}
     frame = logs.to_frame("pyarrow")
     csv.write_csv(frame.rename_columns([names.get(name, name) for name in frame.column_names]), path)
     return path

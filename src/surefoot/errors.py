@@ -35,8 +35,8 @@ class FitWarning(UserWarning):
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
     """` (did you mean 'x'?)` for the nearest valid name, whatever its case, or nothing when none is near.
 
-    >>> did_you_mean("rewrad", ["reward", "time"]) + did_you_mean("STEPS", ["steps"])
-    " (did you mean 'reward'?) (did you mean 'steps'?)"
+    >>> did_you_mean("outcom", ["outcome", "time"]) + did_you_mean("STEPS", ["steps"])
+    " (did you mean 'outcome'?) (did you mean 'steps'?)"
     """
     # Of two names that differ in nothing but case, the one that is spelled more like it comes first.
     by_case = {option.lower(): option for option in sorted(valid, key=lambda option: option != name)[::-1]}

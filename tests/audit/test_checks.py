@@ -80,13 +80,13 @@ def test_the_share_missing(measures, unusable, verdict):
 
 def test_what_is_missing_most_and_who_has_nothing(measures):
     logs = measures.fitted.logs_
-    state, reward, available = logs.state.copy(), logs.reward.copy(), np.ones(ROWS, dtype=bool)
-    state[:7, 1], reward[:5], available[:2] = np.nan, np.nan, False
+    state, outcome, available = logs.state.copy(), logs.outcome.copy(), np.ones(ROWS, dtype=bool)
+    state[:7, 1], outcome[:5], available[:2] = np.nan, np.nan, False
     first = logs.participant_index == 0
-    gappy = replace(logs, state=state, reward=reward, available=available)
+    gappy = replace(logs, state=state, outcome=outcome, available=available)
     found = replace(measures, fitted=replace_logs(measures.fitted, gappy), used=~first)
     check = check_missing(found)
-    expected = dict.fromkeys(logs.state_names, 0) | {logs.state_names[1]: 5, logs.names.reward: 3}
+    expected = dict.fromkeys(logs.state_names, 0) | {logs.state_names[1]: 5, logs.names.outcome: 3}
     assert check.numbers == {"share": (POINTS - 2) / (ROWS - 2), "by_column": expected}
     assert check.verdict == "look", "4.8 % missing would be fine, but somebody has nothing left"
     assert f"most often '{logs.state_names[1]}' (5)" in check.reason
@@ -136,7 +136,7 @@ def test_the_side_that_has_more(above, most, side):
 )
 def test_a_tail_that_is_cut(monkeypatch, measures, medcouple, above, skewed, rewarded):
     monkeypatch.setattr(Shape, "of", classmethod(lambda *_: Shape(medcouple, 0.01, 0.7, above)))
-    heavy = replace(remove(measures, slice(10)), raw_reward=np.where(np.arange(ROWS) < 10, 1e6, 1.0))
+    heavy = replace(remove(measures, slice(10)), raw_outcome=np.where(np.arange(ROWS) < 10, 1e6, 1.0))
     check = removal_check(heavy, "skewness")
     assert grade(check) == skewed
     assert check.numbers == {"medcouple": medcouple, "moment": 0.7, "removed_above": above}
@@ -145,16 +145,16 @@ def test_a_tail_that_is_cut(monkeypatch, measures, medcouple, above, skewed, rew
     check = removal_check(heavy, "outcome removed")
     assert grade(check) == rewarded
     assert ("the fit" in check.reason) == (max(above, 1 - above) >= 0.8)
-    nothing = replace(remove(measures, slice(0)), raw_reward=heavy.raw_reward)
+    nothing = replace(remove(measures, slice(0)), raw_outcome=heavy.raw_outcome)
     assert removal_check(nothing, "skewness").verdict == ("fine" if skewed == "fine" else "look"), "nothing was cut"
 
 
 @pytest.mark.parametrize(("size", "verdict"), [(1.0, "fine"), (1.001, "look")])
 def test_a_third_of_the_reward(monkeypatch, measures, size, verdict):
-    """400 of 1,200 rewards of 1 are a third of the whole."""
+    """400 of 1,200 outcomes of 1 are a third of the whole."""
     monkeypatch.setattr(Shape, "of", classmethod(lambda *_: Shape(0.0, 0.01, 0.0, 0.5)))
     raw = np.where(np.arange(ROWS) < 400, size, -1.0)
-    check = removal_check(replace(remove(measures, slice(400)), raw_reward=raw), "outcome removed")
+    check = removal_check(replace(remove(measures, slice(400)), raw_outcome=raw), "outcome removed")
     assert grade(check) == verdict
     assert check.numbers["decision_point_share"] == pytest.approx(1 / 3)
     assert check.numbers["share"] == pytest.approx(400 * size / (400 * size + 800))
@@ -162,7 +162,7 @@ def test_a_third_of_the_reward(monkeypatch, measures, size, verdict):
 
 
 @pytest.mark.parametrize(
-    ("reward", "said"),
+    ("outcome", "said"),
     [
         (lambda z: np.exp(3 * z) + 1, "try log(x + 0.5)"),
         (lambda z: np.where(z < -1, 0.0, np.exp(3 * z) + 0.2 - np.exp(-3)), "try log(x + 0.1)"),
@@ -170,11 +170,11 @@ def test_a_third_of_the_reward(monkeypatch, measures, size, verdict):
         (lambda z: z**2 / (1 + z**2) + 5, "plot the residuals"),
     ],
 )
-def test_which_transform_is_suggested(monkeypatch, measures, reward, said):
+def test_which_transform_is_suggested(monkeypatch, measures, outcome, said):
     monkeypatch.setattr(Shape, "of", classmethod(lambda *_: Shape(0.3, 0.01, 0.0, 1.0)))
     z = np.sort(np.random.default_rng(2).standard_normal(ROWS))
     z[np.argmin(np.abs(z + 1))] = -1.0
-    logs = measures.fitted.logs_.with_values(reward=reward(z))
+    logs = measures.fitted.logs_.with_values(outcome=outcome(z))
     remedy = removal_check(replace(measures, fitted=replace_logs(measures.fitted, logs)), "skewness").remedy
     assert said in remedy
     assert remedy.endswith("raise tau, or use a method that removes nothing")
@@ -322,8 +322,8 @@ def test_what_hangs_on_tau(pooled, effects, sends, verdict):
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.09, "fine"), (0.11, "look"), (0.39, "look"), (0.41, "unsafe")])
 def test_missing_values_are_graded_by_their_share(logs, share, verdict):
-    missing = logs.with_values(reward=np.where(np.arange(len(logs)) < share * len(logs), np.nan, logs.reward))
-    kept = missing.with_values(reward=np.random.default_rng(0).permutation(missing.reward))
+    missing = logs.with_values(outcome=np.where(np.arange(len(logs)) < share * len(logs), np.nan, logs.outcome))
+    kept = missing.with_values(outcome=np.random.default_rng(0).permutation(missing.outcome))
     check = find_check(Measures.of(sf.method("ro-accb", pooling="all").fit(kept)), "missing values", make_four((3, 3, 3)))
     assert (check.verdict, round(check.numbers["share"], 2)) == (verdict, share)
 
@@ -331,12 +331,12 @@ def test_missing_values_are_graded_by_their_share(logs, share, verdict):
 @pytest.mark.parametrize(("lost", "of", "verdict"), [(3, 8, "fine"), (5, 8, "look")])
 def test_a_participant_who_loses_many_of_few_by_chance_is_not_held_against_the_fit(logs, lost, of, verdict):
     """3 of 8 is 37 %, but by Wilson's limit not surely more than 13 %; 5 of 8 is surely more than 30 %."""
-    first, reward = logs.order[:80], logs.reward.copy()
-    reward[first[of:]] = np.nan
-    fitted = sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=reward))
-    reward[first[:of]] = (fitted.logs_.reward - fitted.residuals_)[first[:of]]
-    reward[first[:lost]] += 1e5
-    found = Measures.of(sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=reward)))
+    first, outcome = logs.order[:80], logs.outcome.copy()
+    outcome[first[of:]] = np.nan
+    fitted = sf.method("ro-accb", pooling="all").fit(logs.with_values(outcome=outcome))
+    outcome[first[:of]] = (fitted.logs_.outcome - fitted.residuals_)[first[:of]]
+    outcome[first[:lost]] += 1e5
+    found = Measures.of(sf.method("ro-accb", pooling="all").fit(logs.with_values(outcome=outcome)))
     assert found.total(found.removed)[0] == lost
     assert find_check(found, "depends on participant", make_four((3, 3, 3))).verdict == verdict
 
@@ -345,7 +345,7 @@ def test_a_participant_who_loses_many_of_few_by_chance_is_not_held_against_the_f
 def test_residuals_without_a_cap_are_counted_in_the_caps_of_normal_noise(logs, pooling):
     """χ²₁ has quartiles 0.102 and 1.323, so that the cap of normal noise is √3.156 = 1.776 standard deviations."""
     rng = np.random.default_rng(1)
-    noise = logs.with_values(reward=rng.standard_normal(len(logs)))
+    noise = logs.with_values(outcome=rng.standard_normal(len(logs)))
     plain = Measures.of(sf.method("accb", pooling=pooling).fit(noise))
     assert_allclose(plain.relative.std(), 1 / 1.776, rtol=0.01)
     capped = Measures.of(sf.method("ro-accb", pooling=pooling).fit(noise))
@@ -380,7 +380,7 @@ def steady():
 
 def fade(steady, coef):
     x = critic_features(steady.state, steady.action, 2)
-    return steady.with_values(reward=steady.reward + steady.time / 100 * (x @ coef))
+    return steady.with_values(outcome=steady.outcome + steady.time / 100 * (x @ coef))
 
 
 def check_change(steady, name="linucb", **parameters):
@@ -393,7 +393,7 @@ def test_people_who_do_not_change(steady):
     assert found.reason.startswith("no coefficient moves significantly over the study, in all people alike (p = ")
     assert "or in each individually (p = " in found.reason
     assert found.reason.endswith("The logs do not show whether the effect lasts or fades to nothing")
-    strong = steady.with_values(reward=steady.reward + 3000 * steady.action)
+    strong = steady.with_values(outcome=steady.outcome + 3000 * steady.action)
     assert "does not distinguish" not in check_change(strong).reason
 
 
@@ -432,7 +432,7 @@ def test_few_people_cannot_tell(steady):
 
 def test_people_who_wander_are_told_of_a_random_walk(steady):
     steps = np.random.default_rng(1).standard_normal((25, 60)).cumsum(axis=1)
-    walked = steady.with_values(reward=steady.reward + 500 * steps[steady.participant_index, steady.time])
+    walked = steady.with_values(outcome=steady.outcome + 500 * steps[steady.participant_index, steady.time])
     found = check_change(walked)
     assert found.verdict == "look" and "People's coefficients move individually (p " in found.reason
     assert "most of all that of 'intercept' under 'nothing'" in found.reason
@@ -446,9 +446,9 @@ def test_few_decision_points_cannot_tell_of_wandering(steady):
     assert "nobody has the 40 decision points that this takes" in check_change(steady[steady.time < 30]).reason
 
 
-def fit(state, action, reward):
+def fit(state, action, outcome):
     with pytest.warns(sf.FitWarning):
-        return sf.method("ahead").fit(sf.Trajectories.from_arrays(state, action, reward))
+        return sf.method("ahead").fit(sf.Trajectories.from_arrays(state, action, outcome))
 
 
 def test_states_that_react_and_settle_are_fine():
@@ -506,7 +506,7 @@ def study(seed, people=30):
 
 
 def still(logs):
-    return check_standing_still(logs, logs.reward)
+    return check_standing_still(logs, logs.outcome)
 
 
 def test_identical_zeros_in_runs_are_named_even_without_a_screen():
@@ -521,15 +521,19 @@ def test_identical_zeros_in_runs_are_named_even_without_a_screen():
 
 def test_a_dead_sensor_is_named_and_the_screen_settles_it():
     logs = contaminate(study(3), mechanism="stuck", ratio=0.2, run_length=20, seed=4).logs
-    assert "'reward', whose values hardly ever recur otherwise" in still(logs).reason
+    assert "'outcome', whose values hardly ever recur otherwise" in still(logs).reason
     assert still(screen(logs).logs).verdict == "fine"
 
 
 def test_honest_data_may_repeat():
     clean = study(5)
     rng = np.random.default_rng(6)
-    for reward in (clean.reward, np.maximum(np.round(clean.reward / 100), 0), rng.integers(0, 2, len(clean)).astype(float)):
-        assert still(clean.with_values(reward=reward)).verdict == "fine"
+    for outcome in (
+        clean.outcome,
+        np.maximum(np.round(clean.outcome / 100), 0),
+        rng.integers(0, 2, len(clean)).astype(float),
+    ):
+        assert still(clean.with_values(outcome=outcome)).verdict == "fine"
     walk = sf.simulators.ChainWalk(participants=20).collect(sf.policies.coin(2), decision_points=210, seed=7)
     assert still(walk).verdict != "unsafe"
 
@@ -537,32 +541,32 @@ def test_honest_data_may_repeat():
 def test_the_chance_of_runs_is_that_of_independent_zeros():
     logs = study(8, people=200)
     zeros = np.random.default_rng(9).random(len(logs)) < 0.5
-    numbers = still(logs.with_values(reward=np.where(zeros, 0.0, 1.0 + logs.reward**2))).numbers
+    numbers = still(logs.with_values(outcome=np.where(zeros, 0.0, 1.0 + logs.outcome**2))).numbers
     assert numbers["by_chance"] == pytest.approx(0.5**4 * (5 - 4 * 0.5), rel=0.1)
     assert numbers["zeros_in_runs"] == pytest.approx(numbers["by_chance"], rel=0.1)
 
 
-def repeat(share, column="reward", rows=1000):
+def repeat(share, column="outcome", rows=1000):
     """One participant with two continuous columns, of which one repeats the value before at a share of the rows."""
     rng = np.random.default_rng(0)
-    values = {"state": rng.standard_normal(rows), "reward": 100 + rng.standard_normal(rows)}
+    values = {"state": rng.standard_normal(rows), "outcome": 100 + rng.standard_normal(rows)}
     for row in np.arange(1, rows, 2)[: round(share * rows)]:
-        for name in ("state", "reward") if column == "both" else (column,):
+        for name in ("state", "outcome") if column == "both" else (column,):
             values[name][row] = values[name][row - 1]
-    return sf.Trajectories.from_arrays(values["state"][None, :, None], np.zeros((1, rows)), values["reward"][None])
+    return sf.Trajectories.from_arrays(values["state"][None, :, None], np.zeros((1, rows)), values["outcome"][None])
 
 
 @pytest.mark.parametrize(
     ("share", "verdict"),
     [(0.0, "fine"), (0.02, "fine"), (0.021, "look"), (0.1, "look"), (0.101, "unsafe"), (0.499, "unsafe")],
 )
-@pytest.mark.parametrize("column", ["reward", "state", "both"])
+@pytest.mark.parametrize("column", ["outcome", "state", "both"])
 def test_as_much_may_repeat_as_the_limits_say(share, verdict, column):
     logs = repeat(share, column)
     found = still(logs)
     assert found.verdict == verdict and bool(found.remedy) == (verdict != "fine")
     assert found.numbers["identical"] == (share if column == "both" else 0.0)
-    names = {"both": ("s1", "reward"), "state": ("s1",), "reward": ("reward",)}[column]
+    names = {"both": ("s1", "outcome"), "state": ("s1",), "outcome": ("outcome",)}[column]
     assert found.numbers["repeats"] == ({} if share <= 0.02 else dict.fromkeys(names, share))
     assert found.reason.startswith(f"{100 * share if column == 'both' else 0:.1f} % of the decision points have exactly")
     assert ("hardly ever recur otherwise, repeats at" in found.reason) == (share > 0.02)
@@ -579,29 +583,29 @@ def test_what_repeats_by_nature_is_not_odd():
 def test_the_first_decision_point_of_a_participant_repeats_nobody():
     state = np.random.default_rng(1).standard_normal((3, 4, 1))
     state[1, 0], state[2, 0] = state[0, 3], state[1, 3]
-    reward = np.ones((3, 4))
-    assert still(sf.Trajectories.from_arrays(state, np.zeros((3, 4)), reward)).numbers["identical"] == 0.0
+    outcome = np.ones((3, 4))
+    assert still(sf.Trajectories.from_arrays(state, np.zeros((3, 4)), outcome)).numbers["identical"] == 0.0
 
 
 def test_zeros_in_runs_by_hand():
-    """Runs of 5 and 4 zeros, one across two people, and a lonely zero; a missing reward is no zero."""
-    reward = np.array([[0, 0, 0, 0, 0, 1, 0, 2, 3, 0], [0, 0, 0, 0, 5, 6, 7, 8, 9, np.nan]])
-    logs = sf.Trajectories.from_arrays(np.arange(20.0).reshape(2, 10, 1), np.zeros((2, 10)), reward)
+    """Runs of 5 and 4 zeros, one across two people, and a lonely zero; a missing outcome is no zero."""
+    outcome = np.array([[0, 0, 0, 0, 0, 1, 0, 2, 3, 0], [0, 0, 0, 0, 5, 6, 7, 8, 9, np.nan]])
+    logs = sf.Trajectories.from_arrays(np.arange(20.0).reshape(2, 10, 1), np.zeros((2, 10)), outcome)
     found = still(logs)
     assert found.numbers["zeros"] == pytest.approx(11 / 19)
     assert found.numbers["zeros_in_runs"] == pytest.approx(5 / 11)
     p = np.array([7 / 10, 4 / 9])
     assert found.numbers["by_chance"] == pytest.approx((np.array([7, 4]) * p**4 * (5 - 4 * p)).sum() / 11)
-    assert "57.9 % of 'reward' are 0, 45 % of these in runs of 5 or more (by chance" in found.reason
+    assert "57.9 % of 'outcome' are 0, 45 % of these in runs of 5 or more (by chance" in found.reason
 
 
 @pytest.mark.parametrize(("run", "verdict"), [(50, "fine"), (60, "look"), (300, "look")])
 def test_zeros_that_chance_does_not_explain_are_looked_at_and_never_unsafe(run, verdict):
     """A run of zeros among 1,000 rows, with a state that never repeats."""
     rng = np.random.default_rng(2)
-    reward = 1 + rng.random(1000)
-    reward[:run] = np.where(np.arange(run) % 2, 0.0, 0.0)
-    logs = sf.Trajectories.from_arrays(rng.standard_normal((1, 1000, 1)), np.zeros((1, 1000)), np.round(reward[None], 1))
+    outcome = 1 + rng.random(1000)
+    outcome[:run] = np.where(np.arange(run) % 2, 0.0, 0.0)
+    logs = sf.Trajectories.from_arrays(rng.standard_normal((1, 1000, 1)), np.zeros((1, 1000)), np.round(outcome[None], 1))
     found = still(logs)
     excess = found.numbers["zeros"] * (found.numbers["zeros_in_runs"] - found.numbers["by_chance"])
     assert found.verdict == verdict == ("look" if excess > 0.05 else "fine")

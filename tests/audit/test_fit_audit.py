@@ -58,11 +58,11 @@ def test_small_clean_studies_do_not_cry_wolf():
         assert len(unfine(found)) <= 2, unfine(found)
 
 
-def remade(reward, seed=0):
-    """HeartSteps states and actions of 30 people with another reward, a function of (action, rng, shape)."""
+def remade(outcome, seed=0):
+    """HeartSteps states and actions of 30 people with another outcome, a function of (action, rng, shape)."""
     logs = simulated(seed=seed, people=30, points=120)
     rng = np.random.default_rng(seed)
-    return logs.with_values(reward=reward(logs.action, rng, logs.reward.shape))
+    return logs.with_values(outcome=outcome(logs.action, rng, logs.outcome.shape))
 
 
 def test_a_skewed_reward_being_cut_is_unsafe_and_its_logarithm_is_not():
@@ -76,7 +76,7 @@ def test_a_skewed_reward_being_cut_is_unsafe_and_its_logarithm_is_not():
     assert check.verdict == "unsafe"
     assert "of the total outcome, nearly all above the fit" in check.reason
     assert "try log(x + 0." in check.remedy
-    after = audit(sf.method("ro-accb").fit(raw.with_values(reward=np.log(raw.reward))), raw_reward=raw.reward)
+    after = audit(sf.method("ro-accb").fit(raw.with_values(outcome=np.log(raw.outcome))), raw_outcome=raw.outcome)
     assert after.verdict == "fine", unfine(after)
 
 
@@ -86,7 +86,7 @@ def test_heavy_but_symmetric_tails_are_not_unsafe():
 
 
 def test_removal_near_the_cap_that_depends_on_the_action_is_seen():
-    """Sending makes the reward more variable: ordinary responses to sending are cut more often."""
+    """Sending makes the outcome more variable: ordinary responses to sending are cut more often."""
     found = audit(sf.method("ro-accb").fit(remade(lambda action, rng, shape: (1 + action) * rng.standard_normal(shape))))
     check = found.check("depends on action")
     assert check.verdict == "unsafe"
@@ -98,10 +98,10 @@ def test_removal_that_depends_on_time_or_person_is_seen():
     logs = simulated(people=30, points=120)
     place, rng = logs.time / 120, np.random.default_rng(0)
     noise = rng.standard_normal(len(logs))
-    late = audit(sf.method("ro-accb").fit(logs.with_values(reward=(1 + 1.5 * (place > 0.7)) * noise)))
+    late = audit(sf.method("ro-accb").fit(logs.with_values(outcome=(1 + 1.5 * (place > 0.7)) * noise)))
     assert late.check("depends on time").verdict == "unsafe"
     loud = audit(
-        sf.method("ro-accb", pooling="all").fit(logs.with_values(reward=(1 + 4 * (logs.participant_index == 7)) * noise))
+        sf.method("ro-accb", pooling="all").fit(logs.with_values(outcome=(1 + 4 * (logs.participant_index == 7)) * noise))
     )
     check = loud.check("depends on participant")
     assert check.verdict == "look"
@@ -119,17 +119,17 @@ def test_an_effect_that_hangs_on_the_cap_is_seen():
 
 def test_missing_values_are_counted_by_column_and_person():
     logs = simulated(people=10, points=40)
-    state, reward = logs.state.copy(), logs.reward.copy()
+    state, outcome = logs.state.copy(), logs.outcome.copy()
     state[logs.participant_index == 3, 1] = np.nan
-    reward[(logs.participant_index == 4) & (logs.time < 10)] = np.nan
+    outcome[(logs.participant_index == 4) & (logs.time < 10)] = np.nan
     with pytest.warns(sf.FitWarning):
-        fitted = sf.method("ro-accb").fit(logs.with_values(state=state, reward=reward))
+        fitted = sf.method("ro-accb").fit(logs.with_values(state=state, outcome=outcome))
     found = audit(fitted, implausible={"engagement": np.eye(10, dtype=int)[3] * 40})
     assert found.check("missing values").verdict == "look"
     assert "1 of 10 people have no usable decision point" in found.check("missing values").reason
     table = found.people("pandas").set_index("participant")
     assert table["missing engagement"].tolist() == [0, 0, 0, 40, 0, 0, 0, 0, 0, 0]
-    assert table["missing reward"].tolist() == [0, 0, 0, 0, 10, 0, 0, 0, 0, 0]
+    assert table["missing outcome"].tolist() == [0, 0, 0, 0, 10, 0, 0, 0, 0, 0]
     assert table["implausible engagement"][3] == 40
     assert table["used"].tolist() == [40, 40, 40, 0, 30, 40, 40, 40, 40, 40]
     assert (table["removed_above"] + table["removed_below"] == table["removed"]).all()
@@ -163,11 +163,11 @@ def test_every_critic_is_spoken_of_as_what_it_is(name, said, unsaid):
         assert words not in everything, words
 
 
-def describe_study(reward=""):
+def describe_study(outcome=""):
     """The HeartSteps simulator's states, fatigue in units of 2 around 1."""
     return sf.Study.parse(
         '[columns]\nparticipant = "participant"\ntime = "time"\n[state.weather]\n[state.engagement]\n[state.fatigue]\n'
-        f'scaling = {{ centre = 1.0, scale = 2.0 }}\n[reward]\ncolumn = "steps"\n{reward}\n'
+        f'scaling = {{ centre = 1.0, scale = 2.0 }}\n[outcome]\ncolumn = "steps"\n{outcome}\n'
     )
 
 
@@ -180,8 +180,8 @@ def test_columns_that_give_the_action_away_and_lonely_codes_are_seen():
     assert coded.verdict == "look"
     assert coded.reason == "state variable 'fatigue' holds -99 again and again, apart from all other values"
     assert "missing = [-99]" in coded.remedy
-    rewards = audit(sf.method("accb").fit(logs.with_values(reward=np.where(logs.time % 9 == 0, -9999.0, logs.reward))))
-    assert "outcome 'reward' holds -9999 again and again" in rewards.check("suspect columns").reason
+    outcomes = audit(sf.method("accb").fit(logs.with_values(outcome=np.where(logs.time % 9 == 0, -9999.0, logs.outcome))))
+    assert "outcome 'outcome' holds -9999 again and again" in outcomes.check("suspect columns").reason
     leaked = logs.with_values(state=np.column_stack([logs.state[:, :2], logs.action + 0.01 * logs.state[:, 2]]))
     found = audit(sf.method("accb", pooling="all").fit(leaked))
     assert found.check("leaks").verdict == found.verdict == "unsafe"
@@ -190,7 +190,7 @@ def test_columns_that_give_the_action_away_and_lonely_codes_are_seen():
 
 def test_a_log_reward_has_its_effect_in_percent_too():
     logs = simulated(people=20, points=60)
-    log = logs.with_values(reward=np.random.default_rng(0).normal(0.06 * logs.action, 0.05))
+    log = logs.with_values(outcome=np.random.default_rng(0).normal(0.06 * logs.action, 0.05))
     found = audit(sf.method("accb", pooling="all").fit(log), study=describe_study('transform = "log(x + 0.5)"'))
     low, value, high = (100 * (np.exp(part) - 1) for part in (found.effect.low, found.effect.value, found.effect.high))
     assert found.check("depends on tau").reason.endswith(f"about +{value:.1f} % steps (+{low:.1f} % to +{high:.1f} %)")
@@ -200,9 +200,9 @@ def test_a_log_reward_has_its_effect_in_percent_too():
 
 def test_removed_decision_points_are_named_as_logged_and_as_fitted():
     logs = simulated(people=5, points=60)
-    steps = np.exp(logs.reward / 500)
-    log = logs.with_values(reward=np.log(steps + 0.5))
-    found = audit(sf.method("ro-accb").fit(log), raw_reward=steps, study=describe_study('transform = "log(x + 0.5)"'))
+    steps = np.exp(logs.outcome / 500)
+    log = logs.with_values(outcome=np.log(steps + 0.5))
+    found = audit(sf.method("ro-accb").fit(log), raw_outcome=steps, study=describe_study('transform = "log(x + 0.5)"'))
     table = found.removed("pandas")
     assert list(table.columns)[2:5] == ["action", "steps", "log(steps + 0.5)"]
     assert set(table["action"]) <= {"nothing", "send"}
@@ -226,20 +226,20 @@ def test_a_result_shows_itself_on_a_screen_and_in_a_notebook(tmp_path):
 
 def test_a_pooled_fit_that_rests_on_one_of_two_people_can_be_audited():
     logs = simulated(people=2, points=60)
-    alone = logs.with_values(reward=np.where(logs.participant_index == 1, np.nan, logs.reward))
+    alone = logs.with_values(outcome=np.where(logs.participant_index == 1, np.nan, logs.outcome))
     found = audit(sf.method("ro-accb", pooling="all").fit(alone))
     assert "1 of 2 people have no usable decision point" in found.check("missing values").reason
 
 
 def test_what_does_not_fit_the_logs_is_refused():
     fitted = sf.method("ro-accb").fit(simulated(people=5, points=60))
-    with pytest.raises(sf.InputError, match=r"raw_reward has shape \(3,\); the logs have 300 rows"):
-        audit(fitted, raw_reward=np.ones(3))
+    with pytest.raises(sf.InputError, match=r"raw_outcome has shape \(3,\); the logs have 300 rows"):
+        audit(fitted, raw_outcome=np.ones(3))
     with pytest.raises(sf.InputError, match=r"implausible\['x'\] has shape"):
         audit(fitted, implausible={"x": np.zeros(4, dtype=int)})
     empty = simulated(people=3, points=20)
     with pytest.warns(sf.FitWarning):
-        nothing = sf.method("ro-accb").fit_some(empty.with_values(reward=np.full(len(empty), np.nan)))
+        nothing = sf.method("ro-accb").fit_some(empty.with_values(outcome=np.full(len(empty), np.nan)))
     with pytest.raises(sf.InputError, match="no fit to audit"):
         audit(nothing)
 
@@ -249,15 +249,15 @@ def test_what_does_not_fit_the_logs_is_refused():
 @pytest.mark.parametrize("pooling", ["person", "all"])
 def test_on_heartsteps_v1_raw_steps_are_unsafe_and_their_logarithm_is_not(pooling):
     logs = sf.datasets.heartsteps_v1(HEARTSTEPS_V1).logs
-    steps, method = logs.reward, sf.method("ro-accb", pooling=pooling)
-    raw = audit(method.fit(logs), raw_reward=steps)
+    steps, method = logs.outcome, sf.method("ro-accb", pooling=pooling)
+    raw = audit(method.fit(logs), raw_outcome=steps)
     assert raw.verdict == "unsafe"
     reasons = {check.name: check.reason for check in raw.checks if check.verdict == "unsafe"}
     assert set(reasons) >= {"skewness", "outcome removed"}
     assert "nearly all above the fit" in reasons["outcome removed"]
     assert raw.check("outcome removed").numbers["share"] > 0.5
     assert raw.check("outcome removed").remedy.startswith("the outcome is skewed; try log(x + 0.5)")
-    log = audit(method.fit(logs.with_values(reward=np.log(steps + 0.5))), raw_reward=steps)
+    log = audit(method.fit(logs.with_values(outcome=np.log(steps + 0.5))), raw_outcome=steps)
     assert log.verdict == "look"
     assert log.check("outcome removed").verdict == log.check("skewness").verdict == "fine"
     assert log.check("outcome removed").numbers["share"] < 0.2
@@ -280,20 +280,20 @@ def test_a_high_breakdown_fit_is_compared_with_the_papers_cap():
 def test_on_heartsteps_v1_high_breakdown_keeps_the_steps_that_the_cap_throws_away():
     logs = sf.datasets.heartsteps_v1(HEARTSTEPS_V1).logs
     beside = audit(sf.method("hb-accb").fit(logs)).check("against the paper's cap").numbers
-    assert beside["reward"] < 0.05
+    assert beside["outcome"] < 0.05
     assert beside["reward_of_the_cap"] > 0.4
 
 
-STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n[reward]\ntransform = "log(x + 1)"\n'
+STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n[outcome]\ntransform = "log(x + 1)"\n'
 
 
-def make_logs(reward=None, people=4, points=50):
+def make_logs(outcome=None, people=4, points=50):
     rng = np.random.default_rng(0)
     state, action = rng.standard_normal((people, points, 1)), rng.integers(0, 2, (people, points))
-    if reward is None:
-        reward = 1 + state[..., 0] + 0.5 * action + 0.2 * rng.standard_normal((people, points))
-        reward[0, :3] += 50
-    return sf.Trajectories.from_arrays(state, action, reward, probability=np.full((people, points), 0.5))
+    if outcome is None:
+        outcome = 1 + state[..., 0] + 0.5 * action + 0.2 * rng.standard_normal((people, points))
+        outcome[0, :3] += 50
+    return sf.Trajectories.from_arrays(state, action, outcome, probability=np.full((people, points), 0.5))
 
 
 @pytest.fixture(scope="module")
@@ -374,10 +374,10 @@ def test_removed_decision_points_come_with_what_was_expected(found):
     fitted, logs = found.measures.fitted, found.measures.fitted.logs_
     table = found.removed("pyarrow").to_pydict()
     out = [row for row in logs.order if fitted.weights_[row] == 0]
-    assert list(table) == ["participant", "time", "action", "reward", "expected", "residual", "limit"]
+    assert list(table) == ["participant", "time", "action", "outcome", "expected", "residual", "limit"]
     assert table["action"] == [logs.action_names[logs.action[row]] for row in out]
-    assert_allclose(table["reward"], logs.reward[out])
-    assert_allclose(np.add(table["expected"], table["residual"]), logs.reward[out])
+    assert_allclose(table["outcome"], logs.outcome[out])
+    assert_allclose(np.add(table["expected"], table["residual"]), logs.outcome[out])
     assert_allclose(table["limit"], np.sqrt(fitted.threshold_[logs.participant_index[out]]))
     assert table["participant"] == logs.participant[out].tolist() and table["time"] == logs.time[out].tolist()
 
@@ -400,11 +400,11 @@ def test_everything_goes_into_json(found):
     ("study", "told"),
     [
         (None, "mean effect of sending 0.20 (95 % interval 0.10 to 0.30)"),
-        (STUDY, "mean effect of sending 0.20 (95 % interval 0.10 to 0.30), about +22 % reward (+11 % to +35 %)"),
+        (STUDY, "mean effect of sending 0.20 (95 % interval 0.10 to 0.30), about +22 % outcome (+11 % to +35 %)"),
     ],
 )
 def test_an_effect_is_also_said_in_percent_where_the_reward_is_a_logarithm(study, told):
-    fitted = sf.method("accb").fit(make_logs(np.abs(make_logs().reward.reshape(4, 50))))
+    fitted = sf.method("accb").fit(make_logs(np.abs(make_logs().outcome.reshape(4, 50))))
     measures = Measures.of(fitted, study=None if study is None else sf.Study.parse(study))
     assert measures.describe_effect(Interval(0.2, 0.05, 0.1, 0.3)) == told
 
@@ -430,7 +430,7 @@ def make_grid(*fits):
 def test_counts_of_everybody(pooled_measures):
     relative = np.where(np.arange(ROWS) % 2 == 0, 2.0, -2.0)
     found = Audit(
-        replace(pooled_measures, removed=np.arange(ROWS) < 7, relative=relative, raw_reward=np.ones(ROWS)),
+        replace(pooled_measures, removed=np.arange(ROWS) < 7, relative=relative, raw_outcome=np.ones(ROWS)),
         {"steps": np.arange(PEOPLE)},
         (Check("a", "fine", "…"), Check("b", "look", "…")),
         make_grid((1.0, 3, 0.5)),
@@ -440,14 +440,14 @@ def test_counts_of_everybody(pooled_measures):
     totals = found.totals()
     assert (totals["people"], totals["decision_points"], totals["used"], totals["removed"]) == (PEOPLE, ROWS, ROWS, 7)
     assert (totals["removed_above"], totals["removed_below"], totals["available"]) == (4, 3, ROWS)
-    assert totals["reward_share"] == pytest.approx(7 / ROWS)
+    assert totals["outcome_share"] == pytest.approx(7 / ROWS)
     assert totals["implausible steps"] == PEOPLE * (PEOPLE - 1) / 2
     people = found.people("pyarrow").to_pydict()
     assert people["removed"] == lost.tolist()
     sizes = np.bincount(first, np.abs(pooled_measures.fitted.residuals_[:7]), minlength=PEOPLE)
     assert_allclose(people["mean_removed_residual"], sizes / np.maximum(lost, 1))
-    assert_allclose(people["reward_share"], lost / POINTS)
-    assert people["missing reward"] == [0] * PEOPLE
+    assert_allclose(people["outcome_share"], lost / POINTS)
+    assert people["missing outcome"] == [0] * PEOPLE
     assert found.verdict == "look"
     assert found.effect.value == 3
     assert found.check("b").verdict == "look"

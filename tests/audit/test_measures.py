@@ -51,10 +51,10 @@ def fitted(**parameters):
 
 def test_rates_shares_and_times_are_what_they_say():
     fit = fitted()
-    logs, found = fit.logs_, Measures.of(fit, np.abs(fit.logs_.reward))
+    logs, found = fit.logs_, Measures.of(fit, np.abs(fit.logs_.outcome))
     out = fit.weights_ == 0
-    share, own = found.reward_share()
-    size = np.abs(logs.reward)
+    share, own = found.outcome_share()
+    size = np.abs(logs.outcome)
     assert_allclose(share, size[out].sum() / size.sum())
     assert_allclose(own[2], size[out & (logs.participant_index == 2)].sum() / size[logs.participant_index == 2].sum())
     sent = logs.action == 1
@@ -91,7 +91,7 @@ def test_a_pooled_effect_has_the_error_of_its_coefficients(actions):
         logs = sf.Trajectories.from_arrays(
             logs.state.reshape(12, 30, -1),
             codes.reshape(12, 30),
-            (logs.reward + 5 * codes).reshape(12, 30),
+            (logs.outcome + 5 * codes).reshape(12, 30),
             actions=["0", "1", "2"],
         )
     fitted = sf.method("ro-accb", pooling="all").fit(logs)

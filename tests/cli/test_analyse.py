@@ -154,7 +154,7 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(folder, tmp_path):
     with pytest.raises(sf.InputError, match="is a folder; name a file"):
         run("audit", logs, "--study", folder / "pooled.toml", "--html", tmp_path)
     empty = (
-        pyarrow.csv.read_csv(logs).drop_columns("reward").append_column("reward", pyarrow.nulls(10500, pyarrow.float64()))
+        pyarrow.csv.read_csv(logs).drop_columns("outcome").append_column("outcome", pyarrow.nulls(10500, pyarrow.float64()))
     )
     pyarrow.csv.write_csv(empty, tmp_path / "empty.csv")
     for command in ("audit", "explain", "evaluate"):

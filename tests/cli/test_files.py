@@ -44,10 +44,10 @@ def test_from_a_file_to_policies_without_writing_a_line(simulated, tmp_path):
     assert "surefoot effects" in said and "surefoot fit" in said
     study = sf.Study.load(tmp_path / "study.toml")
     assert study.state_names == ("weather", "engagement", "fatigue")
-    assert (study.columns.participant, study.columns.probability, study.reward.column) == (
+    assert (study.columns.participant, study.columns.probability, study.outcome.column) == (
         "participant",
         "probability",
-        "reward",
+        "outcome",
     )
     said = run("fit", tmp_path / "logs.csv", "--study", tmp_path / "study.toml", "--out", tmp_path / "fitted")
     assert "50 people, 10,500 decision points" in said
@@ -78,12 +78,12 @@ def test_init_asks_for_words_at_a_terminal_only(simulated, tmp_path, monkeypatch
     command = ["init", str(tmp_path / "logs.csv"), "--out", str(tmp_path / "study.toml"), "--force"]
     run(*command)
     guessed = sf.Study.load(tmp_path / "study.toml").effects
-    assert (guessed.treatment_words, guessed.outcome_words) == ("prompt", "reward")
+    assert (guessed.treatment_words, guessed.outcome_words) == ("prompt", "outcome")
     monkeypatch.setattr("surefoot.cli.files.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     asked = CliRunner().invoke(app, command, input="suggestion\nsteps in the next hour\n")
     assert "A noun for what is sent" in asked.output and "with its unit" in asked.output
     study = sf.Study.load(tmp_path / "study.toml")
-    assert (study.treatment_words, study.reward_unit.words) == ("suggestion", "steps in the next hour")
+    assert (study.treatment_words, study.outcome_unit.words) == ("suggestion", "steps in the next hour")
 
 
 def test_a_draft_study_for_awkward_columns_loads_and_reads(tmp_path):
@@ -135,7 +135,7 @@ def test_heartsteps_v1_from_import_to_policies(tmp_path):
         if flag == "--json":
             assert list(json.loads(said)["funnel"].values()) == FUNNEL
         else:
-            assert "  5,235 with reward, prior steps, temperature and location" in said
+            assert "  5,235 with outcome, prior steps, temperature and location" in said
         assert {path.name for path in out.iterdir()} == {name, "study.toml"}
         fitted = json.loads(
             run("fit", out / name, "--study", out / "study.toml", "--out", tmp_path / f"fit-{name}", "--json")
@@ -178,7 +178,7 @@ def screened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("screened")
     clean = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=60, seed=0)
     unworn = contaminate(clean, mechanism="nonwear", ratio=0.2, run_length=10, seed=1).logs
-    after = contaminate(clean, mechanism="nonwear", values="reward", ratio=0.2, after="nothing", seed=1).logs
+    after = contaminate(clean, mechanism="nonwear", values="outcome", ratio=0.2, after="nothing", seed=1).logs
     pyarrow.csv.write_csv(unworn.to_frame("pyarrow"), folder / "logs.csv")
     pyarrow.csv.write_csv(after.to_frame("pyarrow"), folder / "after.csv")
     (folder / "study.toml").write_text(STUDY)
@@ -226,14 +226,14 @@ def test_a_screen_that_depends_on_the_action_is_unsafe_everywhere(screened, tmp_
 def test_zeros_after_nothing_come_first_in_every_command(screened, tmp_path):
     """Steps have honest zeros, so that no detector flags those of a watch that is put on when it buzzes."""
     frame = pyarrow.csv.read_csv(screened / "after.csv")
-    steps = np.maximum(np.round(frame["reward"].to_numpy() / 10), 0)
-    frame = frame.set_column(frame.column_names.index("reward"), "reward", pa.array(steps))
+    steps = np.maximum(np.round(frame["outcome"].to_numpy() / 10), 0)
+    frame = frame.set_column(frame.column_names.index("outcome"), "outcome", pa.array(steps))
     pyarrow.csv.write_csv(frame, tmp_path / "logs.csv")
     study = ("--study", screened / "screened.toml")
     for command in ("screen", "effects"):
         said = " ".join(run(command, tmp_path / "logs.csv", *study, "--html", tmp_path / f"{command}.html").split())
-        assert said.startswith("unsafe: values by action: 'reward' is 0 in ")
-        assert 'write zero = "real" in [reward]' in said
+        assert said.startswith("unsafe: values by action: 'outcome' is 0 in ")
+        assert 'write zero = "real" in [outcome]' in said
         assert "here are two explanations" in (tmp_path / f"{command}.html").read_text()
     audited = json.loads(run("audit", tmp_path / "logs.csv", *study, "--json"))
     assert {check["name"]: check["verdict"] for check in audited["checks"]}["values by action"] == "unsafe"

@@ -24,7 +24,7 @@ device = "watch"
 [state.pulse]
 [actions]
 column = "sent"
-[reward]
+[outcome]
 column = "steps"
 device = "watch"
 [method]

@@ -49,7 +49,7 @@ def test_a_decision_point_from_registration_to_outcome(connect, served, particip
     (receipt,) = client.send_outcomes([decision.outcome(312, WHEN + timedelta(hours=1))])
     assert receipt.kept and (receipt.status, receipt.probability_agrees) == ("recorded", True)
     (kept,) = rows(served.trial, outcomes, decision_id=decision.decision_id)
-    assert kept.proximal_outcome == 312
+    assert kept.outcome == 312
 
 
 def test_who_is_not_available_gets_nothing(connect, served, participant):

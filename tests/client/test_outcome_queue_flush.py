@@ -24,7 +24,7 @@ def measured(decision, *values):
 
 
 def kept(served, decision):
-    return [row.proximal_outcome for row in rows(served.trial, outcomes, decision_id=decision.decision_id)]
+    return [row.outcome for row in rows(served.trial, outcomes, decision_id=decision.decision_id)]
 
 
 def test_what_waited_without_network_arrives_in_order(connect, served, proxy, decision, tmp_path):
@@ -73,7 +73,7 @@ def test_what_the_service_did_not_keep_is_set_aside_with_the_reason(connect, ser
     assert [receipt.status for receipt in receipts] == ["unknown_decision", "recorded", "timestamp_in_future"]
     lines = [json.loads(line) for line in (tmp_path / "queue" / "set_aside.jsonl").read_text().splitlines()]
     assert lines[0]["reason"] == "unknown_decision" and "timestamp_in_future" in lines[1]["reason"]
-    assert json.loads(lines[1]["line"])["proximal_outcome"] == 9.0 and len(client.queue) == 0
+    assert json.loads(lines[1]["line"])["outcome"] == 9.0 and len(client.queue) == 0
 
 
 def test_flushes_at_the_same_time_send_everything_once(served, proxy, decision, tmp_path):

@@ -102,7 +102,7 @@ def check_app_server(node, served, proxy, participant):
         assert ask(port, "/prompt", POINT) == (status, answer)
         assert ask(port, "/prompt", {**POINT, "context": {}})[0] == 409
         assert ask(port, "/prompt", POINT, token="another")[0] == 401  # noqa: S106 - made up
-        measured = {"decision_id": row.id, "proximal_outcome": 312, "timestamp": "2026-03-01T10:30:00+01:00"}
+        measured = {"decision_id": row.id, "outcome": 312, "timestamp": "2026-03-01T10:30:00+01:00"}
         assert ask(port, "/outcome", measured) == (200, {"status": "recorded"})
         assert ask(port, "/outcome", measured) == (200, {"status": "repeated"})
-        assert [one.proximal_outcome for one in rows(served.trial, outcomes, decision_id=row.id)] == [312]
+        assert [one.outcome for one in rows(served.trial, outcomes, decision_id=row.id)] == [312]

@@ -9,7 +9,7 @@ import surefoot as sf
 from surefoot.data.column_kinds import Category, Number, YesNo
 from surefoot.data.log_columns import LogColumn
 
-HEADER = "participant,time,hour,rain,place,action,reward\n"
+HEADER = "participant,time,hour,rain,place,action,outcome\n"
 
 
 def logs_text(rows=40):
@@ -29,7 +29,7 @@ def logs(tmp_path):
 
 def test_a_study_and_trajectories_read_a_file_alike(logs):
     """`007` is text and `yes` is 1, whoever reads."""
-    roles = {"participant": "participant", "time": "time", "action": "action", "reward": "reward"}
+    roles = {"participant": "participant", "time": "time", "action": "action", "outcome": "outcome"}
     study = sf.Study.parse(
         '[columns]\nparticipant = "participant"\ntime = "time"\n[state.hour]\n[state.rain]\nkind = "yes/no"\n'
         '[state.place]\nkind = "category"\nlevels = ["out", "home"]\n'
@@ -39,7 +39,7 @@ def test_a_study_and_trajectories_read_a_file_alike(logs):
     direct = sf.Trajectories.from_file(logs, state=kinds, **roles)
     assert direct.participants.tolist() == read.participants.tolist() == ["007", "12"]
     assert direct.state_names == read.state_names == ("hour", "rain", "place=home")
-    for name in ("participant_index", "time", "state", "available", "action", "reward", "order", "starts"):
+    for name in ("participant_index", "time", "state", "available", "action", "outcome", "order", "starts"):
         assert_array_equal(getattr(direct, name), getattr(read, name))
     plain = sf.Trajectories.from_file(logs, state=["hour", "rain"], **roles)
     assert_array_equal(plain.state, read.state[:, :2])

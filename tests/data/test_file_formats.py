@@ -23,7 +23,7 @@ kind = "category"
 levels = ["café", "home"]
 [actions]
 column = "sent"
-[reward]
+[outcome]
 column = "steps"
 """
 HEADER = ["participant", "time", "mood", "place", "sent", "p", "steps"]
@@ -70,7 +70,7 @@ def assert_same(logs, expected):
     assert_array_equal(logs.time, expected.time)
     assert_allclose(logs.state, expected.state)
     assert_allclose(logs.probability, expected.probability)
-    assert_array_equal(logs.reward, expected.reward)
+    assert_array_equal(logs.outcome, expected.outcome)
 
 
 VARIANTS = {
@@ -129,7 +129,7 @@ def test_a_workbook_is_read_with_the_types_of_its_cells(expected, tmp_path):
         sf.Study.parse('[file]\nsheet = "log"\n' + STUDY).read(tmp_path / "logs.xlsx")
     book.remove(book["notes"])
     book.save(tmp_path / "logs.xlsx")
-    assert sf.Study.parse(draft_study(tmp_path / "logs.xlsx").text).reward.column == "steps"
+    assert sf.Study.parse(draft_study(tmp_path / "logs.xlsx").text).outcome.column == "steps"
     (tmp_path / "logs.xlsx").write_bytes(b"PK\x03\x04 and then nothing")
     with pytest.raises(sf.InputError, match="cannot be read as an Excel workbook"):
         study.read(tmp_path / "logs.xlsx")
@@ -138,11 +138,11 @@ def test_a_workbook_is_read_with_the_types_of_its_cells(expected, tmp_path):
 def test_thousands_and_decimals_in_european_numbers(tmp_path):
     study = sf.Study.parse('[file]\nseparator = ";"\ndecimal = ","\n[columns]\nparticipant = "u"\ntime = "t"\n[state.s]\n')
     path = tmp_path / "logs.csv"
-    path.write_text("u;t;s;action;reward\n1;1;1.234,5;0;12\n1;2;-0,5;1;1.000.000\n1;3;,5;1;3e2\n1;4;7;0;\n")
+    path.write_text("u;t;s;action;outcome\n1;1;1.234,5;0;12\n1;2;-0,5;1;1.000.000\n1;3;,5;1;3e2\n1;4;7;0;\n")
     logs = study.read(path).logs
     assert logs.state[:, 0].tolist() == [1234.5, -0.5, 0.5, 7]
-    assert logs.reward[:3].tolist() == [12, 1_000_000, 300]
-    path.write_text("u;t;s;action;reward\n1;1;1,5;0;12\n1;2;2.5;1;3\n")
+    assert logs.outcome[:3].tolist() == [12, 1_000_000, 300]
+    path.write_text("u;t;s;action;outcome\n1;1;1,5;0;12\n1;2;2.5;1;3\n")
     with pytest.raises(
         sf.InputError, match=r"line 3, column 's', participant 1: '2\.5' is not a number with a decimal comma"
     ):
@@ -152,14 +152,14 @@ def test_thousands_and_decimals_in_european_numbers(tmp_path):
 def test_trajectories_take_the_same_settings(expected, tmp_path):
     path = tmp_path / "logs.csv"
     path.write_text(text(";", ","), encoding="utf-8")
-    roles = {"participant": "participant", "time": "time", "state": ["mood"], "action": "sent", "reward": "steps"}
+    roles = {"participant": "participant", "time": "time", "state": ["mood"], "action": "sent", "outcome": "steps"}
     logs = sf.Trajectories.from_file(path, file=FileSettings(separator=";", decimal=","), **roles)
     assert_allclose(logs.state[:, 0], expected.state[:, 0])
 
 
 def test_a_day_that_could_be_a_month_is_said(tmp_path):
     lines = [f"{who},{day:02d}/0{1 + day % 9}/2024,{day},{day % 2},1" for who in (1, 2) for day in range(1, 13)]
-    (tmp_path / "logs.csv").write_text("participant,time,mood,action,reward\n" + "\n".join(lines))
+    (tmp_path / "logs.csv").write_text("participant,time,mood,action,outcome\n" + "\n".join(lines))
     drafted = draft_study(tmp_path / "logs.csv").text
     assert '# Check: the times also fit "%m/%d/%Y".' in drafted
     assert 'time_format = "%d/%m/%Y"' in drafted

@@ -26,7 +26,7 @@ range = [0, 10]
 [state.place]
 kind = "category"
 levels = ["other", "home"]
-[reward]
+[outcome]
 column = "steps"
 """
 HEADER = "participant,time,mood,place,available,action,p,steps\n"
@@ -225,7 +225,7 @@ ROLES = {
     "time": "time",
     "state": ["mood"],
     "action": "action",
-    "reward": "steps",
+    "outcome": "steps",
     "available": "available",
     "probability": "p",
 }

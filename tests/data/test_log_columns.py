@@ -20,7 +20,7 @@ levels = ["other", "home"]
 def test_one_run_names_every_problem_in_the_order_of_the_rows(tmp_path):
     path = tmp_path / "logs.csv"
     path.write_text(
-        "participant,time,available,mood,place,action,reward\n"
+        "participant,time,available,mood,place,action,outcome\n"
         "ann,1,1,4,home,0,1\n"
         "ann,2,perhaps,4,hoem,1,1\n"
         "ann,3,1,fine,home,1,inf\n"
@@ -37,7 +37,7 @@ def test_one_run_names_every_problem_in_the_order_of_the_rows(tmp_path):
         "write yes or no, true or false, 1 or 0",
         f"{path}: line 4, column 'mood', participant 'ann': 'fine' is not a number (and 1 more row); "
         "correct it or leave it empty (missing)",
-        f"{path}: line 4, column 'reward', participant 'ann': inf is not finite; "
+        f"{path}: line 4, column 'outcome', participant 'ann': inf is not finite; "
         "correct the value or leave it empty (missing)",
         f"{path}: line 5, column 'action', participant 'ann': the action is missing at an available decision point; "
         "fill it in, or mark the participant as not available",
@@ -50,14 +50,14 @@ def test_one_run_names_every_problem_in_the_order_of_the_rows(tmp_path):
 def test_the_first_twenty_are_named_and_the_others_counted(tmp_path):
     path = tmp_path / "logs.csv"
     rows = "".join(f"ann,{t},1,4,moon{t},0,1\n" for t in range(30))
-    path.write_text("participant,time,available,mood,place,action,reward\n" + rows)
+    path.write_text("participant,time,available,mood,place,action,outcome\n" + rows)
     with pytest.raises(InputError) as refused:
         Study.parse(STUDY).read(path)
     lines = str(refused.value).splitlines()
     assert len(lines) == 21
     assert "line 21, " in lines[19]
     assert lines[20] == "These are the first 20 of 30 problems."
-    path.write_text("participant,time,available,mood,place,action,reward\n" + "ann,1\n" * 25)
+    path.write_text("participant,time,available,mood,place,action,outcome\n" + "ann,1\n" * 25)
     with pytest.raises(InputError) as refused:
         Study.parse(STUDY).read(path)
     assert str(refused.value).splitlines()[20] == "These are the first 20 of 25 problems."
@@ -66,7 +66,7 @@ def test_the_first_twenty_are_named_and_the_others_counted(tmp_path):
 def test_a_habit_of_a_file_is_one_problem(tmp_path):
     path = tmp_path / "logs.csv"
     rows = "".join(f'ann,{t},1,"{t},5",home,0,1\n' for t in range(30))
-    path.write_text("participant,time,available,mood,place,action,reward\n" + rows)
+    path.write_text("participant,time,available,mood,place,action,outcome\n" + rows)
     with pytest.raises(
         InputError, match=r"'0,5' is not a number \(and 29 more rows\); write decimals with a point"
     ) as refused:

@@ -21,7 +21,7 @@ def table(people=20, points=40, seed=0, send=lambda rng, n: rng.uniform(0.5, 0.8
         "time": np.tile(np.arange(points), people),
         "mood": rng.normal(size=n),
         "action": action,
-        "reward": rng.normal(size=n),
+        "outcome": rng.normal(size=n),
         "p": p,
         "p_taken": np.where(action == 1, p, 1 - p),
     }
@@ -31,7 +31,7 @@ def read(data, probability="p", probability_of="action taken", **changes):
     from surefoot.data.frames import make_frame
 
     frame = make_frame({**data, **changes}, "pyarrow")
-    roles = {"participant": "participant", "time": "time", "state": ["mood"], "action": "action", "reward": "reward"}
+    roles = {"participant": "participant", "time": "time", "state": ["mood"], "action": "action", "outcome": "outcome"}
     return sf.Trajectories.from_frame(frame, probability=probability, probability_of=probability_of, **roles)
 
 
@@ -124,7 +124,7 @@ def test_several_actions_are_refused_only_where_their_weights_are_too_large():
     each, action = three_actions()
     data = table(people=20, points=100)
     frame = {**data, "action": action, "taken": each[np.arange(2000), action]}
-    roles = {"participant": "participant", "time": "time", "state": ["mood"], "action": "action", "reward": "reward"}
+    roles = {"participant": "participant", "time": "time", "state": ["mood"], "action": "action", "outcome": "outcome"}
     from surefoot.data.frames import make_frame
 
     read3 = lambda **changes: sf.Trajectories.from_frame(  # noqa: E731

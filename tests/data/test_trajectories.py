@@ -13,7 +13,7 @@ from surefoot import InputError, Trajectories
 from surefoot.data.frames import find_positions
 from surefoot.data.trajectories import join_logs
 
-ROLES = {"participant": "participant", "time": "t", "state": ["s1", "s2"], "action": "a", "reward": "r"}
+ROLES = {"participant": "participant", "time": "t", "state": ["s1", "s2"], "action": "a", "outcome": "r"}
 
 
 def frame(**changes):
@@ -50,7 +50,7 @@ def test_reads_every_kind_of_frame_and_gives_the_same_kind_back(convert):
     back = logs.to_frame()
     assert type(back) is type(table)
     again = read(back, probability="p", probability_of="action taken", available="open")
-    for name in ("participants", "participant_index", "time", "state", "available", "action", "probability", "reward"):
+    for name in ("participants", "participant_index", "time", "state", "available", "action", "probability", "outcome"):
         assert_array_equal(getattr(again, name), getattr(logs, name))
 
 
@@ -80,7 +80,7 @@ def test_reads_files(tmp_path):
         Trajectories.from_file(tmp_path / "logs.csv", **ROLES),
         Trajectories.from_file(tmp_path / "logs.parquet", **ROLES),
     ):
-        assert_array_equal(logs.reward, [10, 20, 30, 40, 50])
+        assert_array_equal(logs.outcome, [10, 20, 30, 40, 50])
         assert logs.participants.tolist() == ["a", "b"]
         assert np.isnan(logs.probability).all()
 
@@ -90,7 +90,7 @@ def test_missing_values_stay_missing_and_make_a_row_unusable():
         frame(r=[1.0, None, 3.0, 4.0, 5.0], s2=[1, 2, None, 4, 5], open=[1, 1, 1, 0, 1], a=[0, 1, 1, None, 1]),
         available="open",
     )
-    assert np.isnan(logs.reward[1])
+    assert np.isnan(logs.outcome[1])
     assert np.isnan(logs.state[2, 1])
     assert logs.usable.tolist() == [True, False, False, False, True]
     assert (logs.action[3], logs.probability[3]) == (0, 1.0)
@@ -101,7 +101,7 @@ def test_nothing_can_be_changed_not_even_through_the_source():
     source = frame()
     logs = read(source)
     source.loc[:, "r"] = -1.0
-    assert logs.reward[0] == 10
+    assert logs.outcome[0] == 10
     for name in (
         "participants",
         "participant_index",
@@ -110,14 +110,14 @@ def test_nothing_can_be_changed_not_even_through_the_source():
         "available",
         "action",
         "probability",
-        "reward",
+        "outcome",
         "order",
         "starts",
     ):
         with pytest.raises(ValueError, match="read-only"):
             getattr(logs, name)[0] = 0
     with pytest.raises(AttributeError):
-        logs.reward = np.zeros(5)
+        logs.outcome = np.zeros(5)
 
 
 @pytest.mark.parametrize(
@@ -143,11 +143,11 @@ def test_nothing_can_be_changed_not_even_through_the_source():
         ({"open": [1, 1, 2, 1, 1]}, {"available": "open"}, ("row 2", "'open'"), "2 is neither yes nor no"),
         ({"open": [1, None, 1, 1, 1]}, {"available": "open"}, ("row 1", "'open'"), "the availability is missing"),
         ({"open": [1, 0, 1, 1, 1]}, {"available": "open"}, ("row 1", "'a'"), "action 1 at a decision point where"),
-        ({}, {"reward": "rwd"}, ("'rwd'",), "did you mean 'r'"),
+        ({}, {"outcome": "rwd"}, ("'rwd'",), "did you mean 'r'"),
         ({}, {"state": ["s1", "s3"]}, ("'s3'",), "did you mean 's1'|did you mean 's2'"),
         ({}, {"state": []}, (), "at least one column"),
         ({}, {"state": "s1"}, (), "state=\\['s1'\\]"),
-        ({}, {"reward": "s1"}, ("'s1'",), "named twice"),
+        ({}, {"outcome": "s1"}, ("'s1'",), "named twice"),
         ({}, {"actions": 1}, (), "at least 2"),
         ({}, {"actions": ["same", "same"]}, (), "different names"),
     ],
@@ -243,25 +243,25 @@ def test_from_arrays_with_ragged_people():
 
 def test_what_stays_is_shared_and_what_is_given_is_not():
     logs = read(frame())
-    reward = logs.reward * 2
-    changed = logs.with_values(reward=reward)
+    outcome = logs.outcome * 2
+    changed = logs.with_values(outcome=outcome)
     assert changed.state is logs.state and changed.time is logs.time
-    reward[:] = 0
-    assert (changed.reward == 2 * logs.reward).all()
-    view = np.broadcast_to(reward, reward.shape)
+    outcome[:] = 0
+    assert (changed.outcome == 2 * logs.outcome).all()
+    view = np.broadcast_to(outcome, outcome.shape)
     assert not view.flags.writeable
-    held = logs.with_values(reward=view)
-    reward[:] = 1
-    assert (held.reward == 0).all()
+    held = logs.with_values(outcome=view)
+    outcome[:] = 1
+    assert (held.outcome == 0).all()
 
 
 def test_with_values_replaces_and_checks():
     logs = read(frame())
-    changed = logs.with_values(reward=logs.reward * 2)
-    assert_array_equal(changed.reward, 2 * logs.reward)
+    changed = logs.with_values(outcome=logs.outcome * 2)
+    assert_array_equal(changed.outcome, 2 * logs.outcome)
     assert_array_equal(changed.state, logs.state)
     with pytest.raises(InputError, match="finite"):
-        logs.with_values(reward=np.full(5, np.inf))
+        logs.with_values(outcome=np.full(5, np.inf))
     with pytest.raises(InputError, match="shape"):
         logs.with_values(state=np.zeros((5, 1)))
 
@@ -290,7 +290,7 @@ def test_blocks_hold_every_row_once_in_time_order(lengths, cells, seed):
             "r": 1.0 * participant,
         }
     )
-    logs = Trajectories.from_frame(table, participant="participant", time="t", state=["s"], action="a", reward="r")
+    logs = Trajectories.from_frame(table, participant="participant", time="t", state=["s"], action="a", outcome="r")
     seen = []
     for people, rows in logs.blocks(cells):
         assert rows.shape[0] == len(people)
@@ -315,15 +315,15 @@ def test_joined_logs_hold_the_decision_points_of_both(collected):
     joined = join_logs(collected[~later_rows], collected[later_rows])
     assert_array_equal(joined.participants, collected.participants)
     assert len(joined) == len(collected)
-    for name in ("time", "state", "action", "probability", "reward", "participant"):
+    for name in ("time", "state", "action", "probability", "outcome", "participant"):
         assert_array_equal(getattr(joined, name)[joined.order], getattr(collected, name)[collected.order])
 
 
 def test_a_later_decision_point_replaces_one_that_waits_for_its_outcome(collected):
     waiting = (collected.participant == 3) & (collected.time == 39)
-    earlier = collected.with_values(reward=np.where(waiting, np.nan, collected.reward))
+    earlier = collected.with_values(outcome=np.where(waiting, np.nan, collected.outcome))
     joined = join_logs(earlier, collected[waiting])
-    assert_array_equal(joined.reward[joined.order], collected.reward[collected.order])
+    assert_array_equal(joined.outcome[joined.order], collected.outcome[collected.order])
 
 
 def test_decision_points_that_were_learned_from_already_are_named(collected):
@@ -346,6 +346,6 @@ def test_later_logs_with_other_columns_are_refused(collected):
 def test_participants_are_selected_by_their_ids(collected):
     selected = collected.select(participants=[4, 1])
     assert selected.participants.tolist() == [1, 4]
-    assert_array_equal(selected.reward, collected[np.isin(collected.participant, (1, 4))].reward)
+    assert_array_equal(selected.outcome, collected[np.isin(collected.participant, (1, 4))].outcome)
     with pytest.raises(InputError, match="unknown participant 9"):
         collected.select(participants=[1, 9])

@@ -49,14 +49,14 @@ def test_the_funnel_count_by_count(data):
 @needs_file
 def test_steps_look_as_the_trial_reported_them(data):
     free = data.logs.available
-    steps = data.logs.reward[free & ~np.isnan(data.logs.reward)]
+    steps = data.logs.outcome[free & ~np.isnan(data.logs.outcome)]
     assert (np.median(steps), steps.max()) == (74, 5527)
     assert steps.mean() == pytest.approx(243, abs=1)
     assert np.mean(steps == 0) == pytest.approx(1 / 3, abs=0.03)
     assert np.mean((steps - steps.mean()) ** 3) / steps.std() ** 3 == pytest.approx(4.3, abs=0.05)
-    assert np.isnan(data.logs.reward[free]).mean() == pytest.approx(0.09, abs=0.005)
+    assert np.isnan(data.logs.outcome[free]).mean() == pytest.approx(0.09, abs=0.005)
     of_29 = free & (data.logs.participant == 29)
-    assert np.isnan(data.logs.reward[of_29]).mean() == pytest.approx(0.61, abs=0.02)
+    assert np.isnan(data.logs.outcome[of_29]).mean() == pytest.approx(0.61, abs=0.02)
     assert data.logs.action[free].mean() == pytest.approx(0.6, abs=0.02)
     assert set(data.logs.probability[free]) == {0.4, 0.6}
 
@@ -144,7 +144,7 @@ def filled():
 
 
 def rates(filled, found, column):
-    flagged = np.isnan(found.logs.reward if column == "steps" else found.logs.state[:, 0])
+    flagged = np.isnan(found.logs.outcome if column == "steps" else found.logs.state[:, 0])
     truth = filled.not_recorded[column]
     hits = (flagged & truth).sum()
     return hits / flagged.sum(), hits / truth.sum(), (flagged & ~truth).sum() / (~truth).sum()
@@ -154,7 +154,7 @@ def rates(filled, found, column):
 def test_the_file_is_the_one_that_is_meant(filled):
     assert len(filled.logs) == 8274
     assert filled.not_recorded["steps"].sum() == 1041
-    assert (filled.logs.reward[filled.not_recorded["steps"]] == 0).all()
+    assert (filled.logs.outcome[filled.not_recorded["steps"]] == 0).all()
 
 
 @needs_file
@@ -183,5 +183,5 @@ def test_other_thresholds_would_do_as_well(filled):
 
 @needs_file
 def test_both_zero_alone_is_far_less_precise(filled):
-    both = (filled.logs.reward == 0) & (filled.logs.state[:, 0] == 0)
+    both = (filled.logs.outcome == 0) & (filled.logs.state[:, 0] == 0)
     assert round(float(filled.not_recorded["steps"][both].mean()), 2) == 0.51

@@ -24,7 +24,7 @@ kind = "category"
 levels = ["elsewhere", "home"]
 [actions]
 column = "sent"
-[reward]
+[outcome]
 column = "y"
 [effects]
 controls = ["x", "at"]
@@ -147,7 +147,7 @@ probability = "probability"
 [state.place]
 kind = "category"
 levels = ["elsewhere", "home"]
-[reward]
+[outcome]
 column = "y"
 range = [0, 100]
 [method]

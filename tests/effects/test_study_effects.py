@@ -25,7 +25,7 @@ levels = ["elsewhere", "home"]
 [state.day]
 [actions]
 column = "sent"
-[reward]
+[outcome]
 column = "y"
 [effects]
 controls = ["x"]

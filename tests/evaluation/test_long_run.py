@@ -68,7 +68,7 @@ def write_out(logs, people, points, send):
     features = np.concatenate([state, logs.action[rows][..., None] * z], axis=-1)[:, :-1]
     difference = features - np.concatenate([state, send * z], axis=-1)[:, 1:]
     person, point = np.indices((people, points - 1))
-    flat = (features.reshape(-1, 7), difference.reshape(-1, 7), logs.reward[rows][:, :-1].ravel(), person.ravel())
+    flat = (features.reshape(-1, 7), difference.reshape(-1, 7), logs.outcome[rows][:, :-1].ravel(), person.ravel())
     return *flat, point.ravel() < (points - 1) / 2
 
 
@@ -182,7 +182,7 @@ def test_differences_in_short_series_are_said_to_need_longer_ones():
 def test_halves_that_cannot_be_solved_are_said():
     """In the second half nothing was sent any more."""
     logs = SIM.collect(sf.policies.coin(2), decision_points=60, seed=1)
-    state, action, reward = (values[logs.order].reshape(50, 60, -1) for values in (logs.state, logs.action, logs.reward))
+    state, action, reward = (values[logs.order].reshape(50, 60, -1) for values in (logs.state, logs.action, logs.outcome))
     action[:, 30:] = 0
     stopped = sf.Trajectories.from_arrays(
         state, action[..., 0], reward[..., 0], probability=np.where(np.arange(60) < 30, 0.5, np.ones((50, 60)))
@@ -198,7 +198,7 @@ def test_a_variable_that_never_changes_within_people_is_no_obstacle():
     age = np.repeat(np.random.default_rng(0).normal(40, 10, 50), 210)
     wide = sf.Trajectories.from_arrays(
         np.column_stack([logs.state[logs.order], age]).reshape(50, 210, 4),
-        *(values[logs.order].reshape(50, 210) for values in (logs.action, logs.reward)),
+        *(values[logs.order].reshape(50, 210) for values in (logs.action, logs.outcome)),
     )
     solution = solve_fixed(LongRunLogs.of_logs(wide, Ridge()), 0.0)
     alone = solve_fixed(LongRunLogs.of_logs(logs, Ridge()), 0.0)
@@ -209,8 +209,8 @@ def test_nights_unavailability_and_constant_states_do_no_harm():
     logs = SIM.collect(sf.policies.coin(2), decision_points=60, seed=2)
     available = np.random.default_rng(0).random(len(logs)) < 0.9
     table = logs.to_frame("pandas").assign(available=available, constant=1.0)
-    table.loc[~available, ["action", "probability", "reward"]] = np.nan
-    roles = {"participant": "participant", "time": "time", "action": "action", "reward": "reward"}
+    table.loc[~available, ["action", "probability", "outcome"]] = np.nan
+    roles = {"participant": "participant", "time": "time", "action": "action", "outcome": "outcome"}
     roles |= {"available": "available", "probability": "probability"}
     holed = sf.Trajectories.from_frame(table, state=[*logs.state_names, "constant"], **roles)
     found = evaluate(holed, {}, long_run=True, day_boundary=5)
@@ -224,12 +224,12 @@ def test_what_cannot_be_told_is_refused():
     with pytest.raises(sf.InputError, match="action 'send' is never followed"):
         evaluate(never, {}, long_run=True)
     logs = SIM.collect(sf.policies.coin(2), decision_points=40, seed=0)
-    few = logs.with_values(reward=np.where((logs.time < 2) & (logs.participant_index < 4), logs.reward, np.nan))
+    few = logs.with_values(outcome=np.where((logs.time < 2) & (logs.participant_index < 4), logs.outcome, np.nan))
     with pytest.raises(sf.InputError, match="too few for a long-run value"):
         LongRunLogs.of_logs(few, Ridge())
     doubled = np.column_stack([logs.state[:, 0], logs.state[:, 0]])
     same = sf.Trajectories.from_arrays(
-        doubled[logs.order].reshape(50, 40, 2), *(v[logs.order].reshape(50, 40) for v in (logs.action, logs.reward))
+        doubled[logs.order].reshape(50, 40, 2), *(v[logs.order].reshape(50, 40) for v in (logs.action, logs.outcome))
     )
     with pytest.raises(sf.InputError, match="a state is a combination of others"):
         LongRunLogs.of_logs(same, Ridge()).solve(np.tile([0.5, 0.5], (50 * 39, 1)))
@@ -315,7 +315,7 @@ def test_so_many_pairs_and_two_people_are_enough():
 def test_an_action_that_nothing_follows_is_named():
     logs = make_logs()
     never = sf.Trajectories.from_arrays(
-        logs.state.reshape(4, 30, 2), np.zeros((4, 30)), logs.reward.reshape(4, 30), probability=np.ones((4, 30))
+        logs.state.reshape(4, 30, 2), np.zeros((4, 30)), logs.outcome.reshape(4, 30), probability=np.ones((4, 30))
     )
     with pytest.raises(sf.InputError, match="action 'send' is never followed by a decision point"):
         LongRunLogs.of_logs(never, Ridge())
@@ -328,7 +328,7 @@ def test_values_do_not_depend_on_the_units_of_states_and_constant_ones_are_left_
     assert_allclose(small.solve(chances).value, large.solve(chances).value, rtol=1e-9)
     logs = make_logs()
     constant = np.column_stack([logs.state, np.full(len(logs), 7.0)]).reshape(4, 30, 3)
-    wide = sf.Trajectories.from_arrays(constant, logs.action.reshape(4, 30), logs.reward.reshape(4, 30))
+    wide = sf.Trajectories.from_arrays(constant, logs.action.reshape(4, 30), logs.outcome.reshape(4, 30))
     found = LongRunLogs.of_logs(wide, Ridge())
     assert found.varying.tolist() == [True, True, False]
     assert_allclose(found.solve(chances).value, LongRunLogs.of_logs(logs, Ridge()).solve(chances).value, rtol=1e-9)
@@ -337,7 +337,7 @@ def test_values_do_not_depend_on_the_units_of_states_and_constant_ones_are_left_
 def test_a_state_that_repeats_another_is_refused():
     logs = make_logs()
     twice = np.column_stack([logs.state, logs.state[:, 0]]).reshape(4, 30, 3)
-    wide = sf.Trajectories.from_arrays(twice, logs.action.reshape(4, 30), logs.reward.reshape(4, 30))
+    wide = sf.Trajectories.from_arrays(twice, logs.action.reshape(4, 30), logs.outcome.reshape(4, 30))
     found = LongRunLogs.of_logs(wide, Ridge())
     with pytest.raises(sf.InputError, match="a state is a combination of others"):
         found.solve(np.tile([0.5, 0.5], (len(found.rows), 1)))
@@ -345,17 +345,17 @@ def test_a_state_that_repeats_another_is_refused():
 
 def test_rows_without_an_outcome_or_a_known_next_state_are_left_out():
     logs = make_logs()
-    reward, state = logs.reward.copy(), logs.state.copy()
+    reward, state = logs.outcome.copy(), logs.state.copy()
     reward[logs.order[3]], state[logs.order[10], 0] = np.nan, np.nan
-    found = LongRunLogs.of_logs(logs.with_values(reward=reward, state=state), Ridge())
+    found = LongRunLogs.of_logs(logs.with_values(outcome=reward, state=state), Ridge())
     gone = set(range(29)) - {int(np.flatnonzero(logs.order == row)[0]) for row in found.rows}
     assert gone == {3, 9, 10}
 
 
 def test_what_the_critic_removes_is_left_out():
     logs = make_logs()
-    reward = logs.reward.copy()
+    reward = logs.outcome.copy()
     reward[logs.order[5]] = 1e4
-    found = LongRunLogs.of_logs(logs.with_values(reward=reward), Capped())
+    found = LongRunLogs.of_logs(logs.with_values(outcome=reward), Capped())
     assert logs.order[5] not in found.rows and logs.order[5] in LongRunLogs.of_logs(logs, Ridge()).rows
     assert len(found.rows) > 0.8 * 4 * 29

@@ -36,14 +36,14 @@ def test_estimators_are_their_formulas(logs):
     expected = expect_rewards(logs, fold, critic=Ridge(), pooling="all")
     direct = (pi * expected).sum(axis=1)
     value = {name: found.value("target", name).value.value for name in ("ips", "snips", "direct", "doubly robust")}
-    assert_allclose(value["ips"], (ratio * logs.reward).mean())
-    assert_allclose(value["snips"], (ratio * logs.reward).sum() / ratio.sum())
+    assert_allclose(value["ips"], (ratio * logs.outcome).mean())
+    assert_allclose(value["snips"], (ratio * logs.outcome).sum() / ratio.sum())
     assert_allclose(value["direct"], direct.mean())
-    assert_allclose(value["doubly robust"], (direct + ratio * (logs.reward - expected[rows, logs.action])).mean())
+    assert_allclose(value["doubly robust"], (direct + ratio * (logs.outcome - expected[rows, logs.action])).mean())
     assert_allclose(found.overlap[0].effective_sample_size, ratio.sum() ** 2 / (ratio**2).sum())
     assert_allclose(found.overlap[0].send_rate, pi[:, 1].mean())
     logged = found.value("as logged").value
-    assert_allclose(logged.value, logs.reward.mean())
+    assert_allclose(logged.value, logs.outcome.mean())
     assert_allclose(found.value("target", "snips").difference.value, value["snips"] - logged.value)
 
 
@@ -64,7 +64,7 @@ def test_rewards_are_expected_by_those_who_did_not_see_them(logs):
     for part in range(4):
         other, own = fold != part, fold == part
         x = critic_features(logs.state, logs.action, 2)
-        model = LinearRegression(fit_intercept=False).fit(x[other], logs.reward[other])
+        model = LinearRegression(fit_intercept=False).fit(x[other], logs.outcome[other])
         for action in range(2):
             x = critic_features(logs.state[own], np.full(own.sum(), action), 2)
             assert_allclose(found[own, action], model.predict(x), rtol=1e-6)
@@ -92,19 +92,19 @@ def test_unavailable_and_unusable_rows_do_not_count(logs):
     free = np.ones((12, 40), dtype=bool)
     free[:, ::7] = False
     arrays = {name: getattr(logs, name)[logs.order].reshape(12, 40, *getattr(logs, name).shape[1:]) for name in
-              ("state", "action", "reward", "probability")}  # fmt: skip
-    reward = np.where(free, arrays["reward"], 1e9)
-    reward[:, 3] = np.nan
+              ("state", "action", "outcome", "probability")}  # fmt: skip
+    outcome = np.where(free, arrays["outcome"], 1e9)
+    outcome[:, 3] = np.nan
     part = sf.Trajectories.from_arrays(
         arrays["state"],
         np.where(free, arrays["action"], 0),
-        reward,
+        outcome,
         probability=np.where(free, arrays["probability"], np.nan),
         available=free,
     )
     assert evaluate(part, {"target": TARGET}).decision_points == part.usable.sum()
     assert evaluate(part, {"target": TARGET}).value("as logged").value.value == pytest.approx(
-        reward[free & ~np.isnan(reward)].mean()
+        outcome[free & ~np.isnan(outcome)].mean()
     )
 
 
@@ -124,7 +124,7 @@ def test_poor_overlap_is_said(logs):
     rare = sf.Trajectories.from_arrays(
         logs.state[logs.order].reshape(12, 40, 3),
         np.tile(np.arange(40) == 7, (12, 1)),
-        logs.reward[logs.order].reshape(12, 40),
+        logs.outcome[logs.order].reshape(12, 40),
         probability=np.where(np.tile(np.arange(40) == 7, (12, 1)), 0.025, 0.975),
     )
     found = {row.policy: row for row in evaluate(rare, {}).overlap}
@@ -149,7 +149,7 @@ def test_one_decision_point_that_carries_the_weight_is_said():
 
 def test_a_constant_added_to_every_reward_is_added_to_every_value(logs):
     """The intercept of the critic that judges is free; where it shrinks, the direct method is off by thousands."""
-    raised = logs.with_values(reward=logs.reward + 1e6)
+    raised = logs.with_values(outcome=logs.outcome + 1e6)
     before, after = (evaluate(one, {"target": TARGET}, cross_fit="time") for one in (logs, raised))
     for estimator in ("snips", "direct", "doubly robust"):
         for policy in ("target", "never", "always"):
@@ -179,7 +179,7 @@ def test_every_critic_judges_by_its_own_fit(cross_fit):
     penalty = np.array([0.0, *[1.0] * 7])
     for part, unit in itertools.product(range(3), units):
         own = np.flatnonzero(np.isin(np.arange(len(logs)), np.arange(len(logs))[unit]))
-        s, a, r = (values[own][None] for values in (state, logs.action, logs.reward))
+        s, a, r = (values[own][None] for values in (state, logs.action, logs.outcome))
         weights = (fold[own] != part).astype(float)[None]
         fit = fit_high_breakdown(critic_features(s, a, 2), r, weights, state=s, action=a, penalty=penalty)
         held_out = own[fold[own] == part]
@@ -336,9 +336,9 @@ def test_intervals_cover_and_doubly_robust_is_closer():
 def send_always(people, points, probability, seed=0):
     """Everybody is always sent something, with the given probabilities."""
     rng = np.random.default_rng(seed)
-    state, reward = rng.standard_normal((people, points, 1)), rng.standard_normal((people, points))
+    state, outcome = rng.standard_normal((people, points, 1)), rng.standard_normal((people, points))
     action = np.ones((people, points), dtype=int)
-    return sf.Trajectories.from_arrays(state, action, reward, probability=np.broadcast_to(probability, (people, points)))
+    return sf.Trajectories.from_arrays(state, action, outcome, probability=np.broadcast_to(probability, (people, points)))
 
 
 def find_overlap(logs, policy="always"):
@@ -374,7 +374,7 @@ def test_values_are_paired_within_people():
     found = evaluate(logs, {"mostly": sf.policies.fixed([0.3, 0.7])}, seed=3)
     ratio = np.where(logs.action == 1, 0.7, 0.3) / 0.5
     index = logs.participant_index
-    totals = [np.bincount(index, values) for values in (ratio * logs.reward, ratio, logs.reward, np.ones(len(logs)))]
+    totals = [np.bincount(index, values) for values in (ratio * logs.outcome, ratio, logs.outcome, np.ones(len(logs)))]
     one = found.value("mostly", "snips")
     assert_allclose(one.value, ratio_interval(*totals[:2]))
     assert_allclose(one.difference, difference_interval(*totals))
@@ -384,7 +384,7 @@ def test_values_are_paired_within_people():
     direct = found.value("mostly", "direct")
     assert np.isnan(direct.value[1:]).all()
     assert np.isnan(direct.difference[1:]).all()
-    assert_allclose(direct.difference.value, direct.value.value - logs.reward.mean())
+    assert_allclose(direct.difference.value, direct.value.value - logs.outcome.mean())
     assert (found.people, found.decision_points, found.cross_fit, found.critic) == (32, len(logs), "person", "ridge")
     (contrast,) = found.contrasts
     assert (contrast.policy, contrast.other) == ("always", "never")

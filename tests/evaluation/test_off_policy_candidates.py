@@ -1,4 +1,4 @@
-"""Candidates, folds dealt by hand, and expected rewards as ridge without the fold would give them."""
+"""Candidates, folds dealt by hand, and expected outcomes as ridge without the fold would give them."""
 
 import numpy as np
 import pytest
@@ -22,9 +22,9 @@ def make_logs(people=4, points=20, scale=1.0, constant=False, seed=0):
     state, action = 3 + scale * rng.standard_normal((people, points, 2)), rng.integers(0, 2, (people, points))
     if constant:
         state[..., 1] = 7.0
-    reward = 1 + state[..., 0] / scale + 0.5 * action + rng.standard_normal((people, points))
-    reward[0, 3] = np.nan
-    return sf.Trajectories.from_arrays(state, action, reward)
+    outcome = 1 + state[..., 0] / scale + 0.5 * action + rng.standard_normal((people, points))
+    outcome[0, 3] = np.nan
+    return sf.Trajectories.from_arrays(state, action, outcome)
 
 
 def literal_rewards(logs, fold, penalty, own):
@@ -37,7 +37,7 @@ def literal_rewards(logs, fold, penalty, own):
     for row in np.flatnonzero(usable):
         learned = usable & (fold != fold[row]) & ((logs.participant_index == logs.participant_index[row]) | (not own))
         x = np.column_stack([z, logs.action[:, None] * z])[learned]
-        w = np.linalg.solve(x.T @ x + penalty * np.diag([0, 1, 1, 1, 1, 1]), x.T @ logs.reward[learned])
+        w = np.linalg.solve(x.T @ x + penalty * np.diag([0, 1, 1, 1, 1, 1]), x.T @ logs.outcome[learned])
         found[row] = [z[row] @ w[:3], z[row] @ (w[:3] + w[3:])]
     return found
 
@@ -62,18 +62,18 @@ def test_units_of_the_states_do_not_matter():
     small, large = make_logs(scale=1e-3), make_logs(scale=1e3)
     fold = assign_folds(small, "person", 2, 0)
     found = [expect_rewards(logs, fold, critic=Ridge(), pooling="all") for logs in (small, large)]
-    # The rewards differ by a constant, 3 / scale.
+    # The outcomes differ by a constant, 3 / scale.
     assert_allclose(np.ptp((found[0] - found[1])[small.usable], axis=0), 0, atol=1e-6)
 
 
 def test_time_is_cut_into_stretches_of_equally_many_usable_decision_points():
     logs = make_logs(people=2, points=9)
-    reward = logs.reward.copy()
-    reward[logs.order[[4, 5]]] = np.nan  # As is that of row 3.
-    fold = assign_folds(logs.with_values(reward=reward), "time", 3, 0)[logs.order]
+    outcome = logs.outcome.copy()
+    outcome[logs.order[[4, 5]]] = np.nan  # As is that of row 3.
+    fold = assign_folds(logs.with_values(outcome=outcome), "time", 3, 0)[logs.order]
     assert fold[:9].tolist() == [0, 0, 1, 1, 1, 1, 1, 2, 2]
     assert fold[9:].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    empty = assign_folds(logs.with_values(reward=np.where(logs.participant_index == 1, np.nan, reward)), "time", 3, 0)
+    empty = assign_folds(logs.with_values(outcome=np.where(logs.participant_index == 1, np.nan, outcome)), "time", 3, 0)
     assert (empty[logs.participant_index == 1] == 0).all()
 
 
@@ -105,7 +105,7 @@ def test_methods_are_learned_without_the_fold():
     found = dict(fit_without_folds(sf.method("ro-accb", tau=2.0), logs, fold))
     assert list(found) == [0, 1]
     for part, policies in found.items():
-        hidden = logs.with_values(reward=np.where(fold == part, np.nan, logs.reward))
+        hidden = logs.with_values(outcome=np.where(fold == part, np.nan, logs.outcome))
         expected = sf.method("ro-accb", tau=2.0).fit(hidden).policies_
         assert_array_equal(policies.rule.coef, expected.rule.coef)
 
@@ -178,7 +178,7 @@ def test_policies_learned_from_the_same_people_are_noted(logs):
     moved = sf.Trajectories.from_arrays(
         other.state.reshape(6, 30, 3),
         other.action.reshape(6, 30),
-        other.reward.reshape(6, 30),
+        other.outcome.reshape(6, 30),
         time=np.tile(np.arange(30) + 100, (6, 1)),
         state_names=other.state_names,
     )

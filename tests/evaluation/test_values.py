@@ -12,13 +12,13 @@ from surefoot.evaluation import Contrast, LongRunValue, OffPolicy, Overlap, Valu
 from surefoot.inference.intervals import Interval
 from surefoot.log_checks import Check
 from surefoot.reports.figures import new_page_figure
-from surefoot.reports.numbers import RewardUnit
+from surefoot.reports.numbers import OutcomeUnit
 
 FOUND = OffPolicy(
     people=7,
     decision_points=70,
     action_names=("nothing", "walk", "rest"),
-    unit=RewardUnit("steps", "sqrt"),
+    unit=OutcomeUnit("steps", "sqrt"),
     cross_fit="time",
     critic="capped",
     estimators=("ips", "doubly robust"),
@@ -121,7 +121,7 @@ def test_now_and_later_disagree_only_when_both_are_sure(low, high, immediate, to
     assert found.disagreement == told
 
 
-STEPS, LOGGED_STEPS = RewardUnit("steps"), RewardUnit("steps", "log(x + 0.5)")
+STEPS, LOGGED_STEPS = OutcomeUnit("steps"), OutcomeUnit("steps", "log(x + 0.5)")
 
 
 WORTH = "mine is worth 120 steps per decision point (100 to 140). "
@@ -189,10 +189,10 @@ def test_a_policy_that_pays_now_and_costs_later():
 
 @pytest.fixture(scope="module")
 def found():
-    """Sending adds 0.06 to a reward whose noise is 0.3; doing nothing earns 1."""
+    """Sending adds 0.06 to a outcome whose noise is 0.3; doing nothing earns 1."""
     logs = sf.simulators.HeartSteps(participants=40).collect(sf.policies.coin(2), decision_points=50, seed=0)
-    reward = np.random.default_rng(0).normal(1 + 0.06 * logs.action, 0.3)
-    return evaluate(logs.with_values(reward=reward), {"mostly": sf.policies.fixed([0.2, 0.8])})
+    outcome = np.random.default_rng(0).normal(1 + 0.06 * logs.action, 0.3)
+    return evaluate(logs.with_values(outcome=outcome), {"mostly": sf.policies.fixed([0.2, 0.8])})
 
 
 def test_sending_is_contrasted_with_never_sending(found):
@@ -200,14 +200,14 @@ def test_sending_is_contrasted_with_never_sending(found):
     assert (contrast.policy, contrast.other) == ("always", "never")
     always, never = (found.value(name).value for name in ("always", "never"))
     assert_allclose(contrast.difference.value, always.value - never.value)
-    # 2,000 independent rewards, half of them with each action: an error of 0.3 · √(4 / 2000).
+    # 2,000 independent outcomes, half of them with each action: an error of 0.3 · √(4 / 2000).
     assert_allclose(contrast.difference.standard_error, 0.3 * np.sqrt(4 / 2000), rtol=0.15)
     assert contrast.difference.low < 0.06 < contrast.difference.high
     assert found.to_dict()["contrasts"][0]["difference"]["value"] == contrast.difference.value
 
 
 def test_sentences_have_fitting_digits_and_percent_for_log_rewards(found):
-    sentences = replace(found, unit=RewardUnit("steps", "log(x + 0.5)")).headlines()
+    sentences = replace(found, unit=OutcomeUnit("steps", "log(x + 0.5)")).headlines()
     assert [sentence.split()[0] for sentence in sentences] == ["mostly", "never", "always", "The"]
     change = found.contrasts[0].difference
     assert sentences[-1] == (
@@ -217,7 +217,7 @@ def test_sentences_have_fitting_digits_and_percent_for_log_rewards(found):
     )
     assert "log(steps + 0.5) per decision point" in sentences[0]
     assert "less than the logging policy, by 0.0" in sentences[1]
-    assert not any("% steps" in sentence for sentence in replace(found, unit=RewardUnit("steps", "sqrt")).headlines())
+    assert not any("% steps" in sentence for sentence in replace(found, unit=OutcomeUnit("steps", "sqrt")).headlines())
 
 
 def test_every_plot_has_a_legend(found):

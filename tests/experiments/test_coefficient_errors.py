@@ -63,7 +63,7 @@ def test_least_squares_and_the_oracle_are_ridge_by_hand():
         (measure_errors(logs, "least squares"), np.ones(rows.shape)),
         (measure_oracle(logs, touched), (~touched)[rows].astype(float)),
     ):
-        coefficients = ridge(features, logs.reward[rows], weights, np.full(8, 1e-3))
+        coefficients = ridge(features, logs.outcome[rows], weights, np.full(8, 1e-3))
         assert_allclose(measured, np.linalg.norm(coefficients - truth, axis=1), rtol=1e-9)
 
 
@@ -86,7 +86,7 @@ def test_scenes_have_the_names_of_the_tables():
 def test_log_normal_rewards_have_the_mean_and_variance_of_the_normal_ones():
     logs = sf.simulators.HeartSteps(participants=200).collect(sf.policies.coin(2), decision_points=210, seed=0)
     skewed = log_normal_logs(logs, 1)
-    noise = skewed.reward - critic_features(logs.state, logs.action, 2) @ sf.simulators.HeartSteps.critic_coef
+    noise = skewed.outcome - critic_features(logs.state, logs.action, 2) @ sf.simulators.HeartSteps.critic_coef
     assert_allclose(noise.mean(), 0, atol=25)
     assert_allclose(noise.std(), 1500, rtol=0.03)
     assert noise.min() > -1500

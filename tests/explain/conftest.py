@@ -15,7 +15,7 @@ kind = "yes/no"
 [state.location]
 kind = "category"
 levels = ["other", "home", "work"]
-[reward]
+[outcome]
 column = "steps"
 transform = "log(x + 0.5)"
 [method]
@@ -38,6 +38,6 @@ def mixed():
     state = np.stack([rng.standard_normal((people, points)), weekend, place == 1, place == 2], axis=2).astype(float)
     action = rng.integers(0, 2, (people, points))
     effect = 0.5 + 0.3 * (place == 1) - 0.6 * (place == 2) - 0.4 * state[..., 0]
-    reward = 3 + action * effect + rng.normal(0, 0.5, (people, points))
+    outcome = 3 + action * effect + rng.normal(0, 0.5, (people, points))
     names = ("temperature", "weekend", "location=home", "location=work")
-    return sf.Trajectories.from_arrays(state, action, reward, state_names=names)
+    return sf.Trajectories.from_arrays(state, action, outcome, state_names=names)

@@ -40,7 +40,7 @@ def test_bootstrap_is_the_fit_of_resampled_people(logs, per_participant):
         rows = logs.order[logs.starts[participant] : logs.starts[participant + 1]]
         drawn = rows[rng.integers(0, len(rows), size=(25, len(rows)))]
         again = sf.method("ro-saccb").fit(
-            sf.Trajectories.from_arrays(logs.state[drawn], logs.action[drawn], logs.reward[drawn])
+            sf.Trajectories.from_arrays(logs.state[drawn], logs.action[drawn], logs.outcome[drawn])
         )
         assert_allclose(found.critic_low[participant], np.quantile(again.critic_coef_, 0.025, axis=0), rtol=1e-7)
         assert_allclose(found.policy_high[participant], np.quantile(again.coef_, 0.975, axis=0), rtol=1e-5, atol=1e-8)
@@ -63,7 +63,7 @@ def test_bootstrap_intervals_cover_the_truth_of_a_person():
 
 
 def test_a_person_without_usable_rows_has_no_interval(logs):
-    gone = logs.with_values(reward=np.where(logs.participant_index == 2, np.nan, logs.reward))
+    gone = logs.with_values(outcome=np.where(logs.participant_index == 2, np.nan, logs.outcome))
     with pytest.warns(sf.FitWarning):
         fitted = sf.method("ro-accb").fit(gone)
     found = explain(fitted, draws=20)
@@ -112,7 +112,7 @@ def test_own_intervals_of_a_sample_are_said_to_be_so(logs, per_participant):
 
 def test_nothing_to_explain_is_said(logs):
     with pytest.warns(sf.FitWarning):
-        empty = sf.method("accb").fit_some(logs.with_values(reward=np.full(len(logs), np.nan)))
+        empty = sf.method("accb").fit_some(logs.with_values(outcome=np.full(len(logs), np.nan)))
     with pytest.raises(sf.InputError, match="no policy to explain"):
         explain(empty)
     with pytest.raises(sf.InputError, match="with a pooled one use the sandwich"):
@@ -186,7 +186,7 @@ def test_correlated_differences_have_no_ends(partial):
 def test_who_has_few_decision_points_has_no_fit_of_their_own():
     simulator = sf.simulators.HeartSteps(participants=12, spread=1.0, seed=1)
     logs = simulator.collect(sf.policies.coin(2), decision_points=60, seed=2)
-    hidden = logs.with_values(reward=np.where((logs.participant_index == 3) & (logs.time > 4), np.nan, logs.reward))
+    hidden = logs.with_values(outcome=np.where((logs.participant_index == 3) & (logs.time > 4), np.nan, logs.outcome))
     with pytest.warns(sf.FitWarning, match="participant 3"):
         fitted = sf.method("saccb", pooling="partial").fit(hidden)
     found = explain(fitted, draws=5)

@@ -19,9 +19,9 @@ def opposed():
     """
     rng = np.random.default_rng(0)
     state, action = rng.normal(8, 1, (20, 80, 1)), rng.integers(0, 2, (20, 80))
-    reward = action * (1 - 0.09 * (state[..., 0] - 8)) + rng.normal(0, 0.3, (20, 80))
+    outcome = action * (1 - 0.09 * (state[..., 0] - 8)) + rng.normal(0, 0.3, (20, 80))
     method = sf.method("accb", pooling="all", actor_penalty=0.3, penalty_units="absolute")
-    return method.fit(sf.Trajectories.from_arrays(state, action, reward))
+    return method.fit(sf.Trajectories.from_arrays(state, action, outcome))
 
 
 def test_opposite_signs_of_effect_and_policy_are_said(opposed):
@@ -106,7 +106,7 @@ def test_the_card_says_what_goes_into_a_protocol(name, pooling):
     study = sf.Study.parse(
         '[columns]\nparticipant = "participant"\ntime = "time"\n[state.weather]\nscaling = { centre = 0, scale = 5 }\n'
         "[state.engagement]\n[state.fatigue]\n[probability_limits]\nminimum = 0.1\nmaximum = 0.9\n"
-        f'[method]\nname = "{name}"\npooling = "{pooling}"\n[reward]\ntransform = "sqrt"\n'
+        f'[method]\nname = "{name}"\npooling = "{pooling}"\n[outcome]\ntransform = "sqrt"\n'
     )
     found = explain(sf.method(name, pooling=pooling).fit(logs), draws=20, study=study)
     text = found.card("Card_1").markdown()

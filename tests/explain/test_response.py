@@ -188,7 +188,7 @@ def by_hour():
     times = pd.date_range("2026-01-05 09:00", periods=60, freq="4h")
     frame = pd.DataFrame({"who": np.repeat(["a", "b"], 60), "when": list(times) * 2, "s": rng.standard_normal(120),
                           "a": rng.integers(0, 2, 120), "r": rng.standard_normal(120)})  # fmt: skip
-    logs = sf.Trajectories.from_frame(frame, participant="who", time="when", state=["s"], action="a", reward="r")
+    logs = sf.Trajectories.from_frame(frame, participant="who", time="when", state=["s"], action="a", outcome="r")
     return explain(sf.method("accb").fit(logs), draws=5)
 
 

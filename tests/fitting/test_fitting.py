@@ -177,7 +177,7 @@ def test_the_manifest_says_what_went_in_and_equal_input_gives_equal_bytes(table,
     assert manifest["method"]["parameters"]["policy_variables"] == ["weather", "engagement"]
     outside = int((np.abs(table["weather"]) > 2).sum())
     assert manifest["implausible"] == {"weather": outside}
-    assert manifest["missing"] == {"weather": outside, "engagement": 0, "fatigue": 0, "reward": 0}
+    assert manifest["missing"] == {"weather": outside, "engagement": 0, "fatigue": 0, "outcome": 0}
     assert manifest["people"] == 12
     assert manifest["used"] == 720 - outside
     weights = pq.read_table(tmp_path / "one" / "weights.parquet")
@@ -296,9 +296,9 @@ def test_other_input_or_parameters_never_continue_from_these_parts(table, tmp_pa
 
 
 def test_warnings_of_finished_parts_are_told_after_a_restart(table, tmp_path, monkeypatch):
-    reward = np.array(table["reward"]).copy()
-    reward[np.array(table["participant"]) == 1] = np.nan
-    spoiled = table.set_column(table.column_names.index("reward"), "reward", pa.array(reward, from_pandas=True))
+    outcome = np.array(table["outcome"]).copy()
+    outcome[np.array(table["participant"]) == 1] = np.nan
+    spoiled = table.set_column(table.column_names.index("outcome"), "outcome", pa.array(outcome, from_pandas=True))
     pq.write_table(spoiled, tmp_path / "logs.parquet")
     monkeypatch.setattr(parts, "PART_ROWS", 60)
 
@@ -341,13 +341,13 @@ def test_what_is_there_is_replaced_only_when_told_and_only_when_it_is_a_fit(tabl
 
 @pytest.mark.parametrize("rows", [60, 10**6], ids=["many parts", "one part"])
 @pytest.mark.parametrize(
-    ("reward", "words"),
-    [(None, "column 'reward' is always missing"), (7.0, "the outcome is 7 at all")],
+    ("outcome", "words"),
+    [(None, "column 'outcome' is always missing"), (7.0, "the outcome is 7 at all")],
     ids=["missing", "constant"],
 )
-def test_rewards_that_teach_nothing_are_refused_whatever_the_parts(table, reward, words, rows, tmp_path, monkeypatch):
-    values = pa.array([reward] * len(table), pa.float64())
-    pq.write_table(table.set_column(table.column_names.index("reward"), "reward", values), tmp_path / "logs.parquet")
+def test_rewards_that_teach_nothing_are_refused_whatever_the_parts(table, outcome, words, rows, tmp_path, monkeypatch):
+    values = pa.array([outcome] * len(table), pa.float64())
+    pq.write_table(table.set_column(table.column_names.index("outcome"), "outcome", values), tmp_path / "logs.parquet")
     monkeypatch.setattr(parts, "PART_ROWS", rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sf.FitWarning)

@@ -59,7 +59,7 @@ def test_what_is_sent_of_a_group_does_not_grow_with_the_folder(table, tmp_path):
     alone = pickle.loads(pickle.dumps(plan.select([1])))  # noqa: S301 - as it is sent
     assert [file.path.name for file, _ in alone.groups[0].files] == ["01.parquet", "03.parquet"]
     assert_array_equal(alone.read(0).row, plan.read(1).row)
-    assert_array_equal(alone.read(0).logs.reward, plan.read(1).logs.reward)
+    assert_array_equal(alone.read(0).logs.outcome, plan.read(1).logs.outcome)
 
 
 def test_groups_of_one_file_are_one_task():

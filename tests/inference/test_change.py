@@ -19,7 +19,7 @@ def collect(people=15, points=40, seed=0):
 def move(logs, coef):
     """Rewards whose coefficients on x(s, a) are `coef` larger after 100 decision points than at first."""
     x = critic_features(logs.state, logs.action, 2)
-    return logs.with_values(reward=logs.reward + logs.time / 100 * (x @ coef))
+    return logs.with_values(outcome=logs.outcome + logs.time / 100 * (x @ coef))
 
 
 def walk(logs, coefficient, step, seed=0):
@@ -27,7 +27,7 @@ def walk(logs, coefficient, step, seed=0):
     people, points = len(logs.participants), logs.time.max() + 1
     steps = np.random.default_rng(seed).standard_normal((people, points)).cumsum(axis=1)
     x = critic_features(logs.state, logs.action, 2)[:, coefficient]
-    return logs.with_values(reward=logs.reward + step * steps[logs.participant_index, logs.time] * x)
+    return logs.with_values(outcome=logs.outcome + step * steps[logs.participant_index, logs.time] * x)
 
 
 def test_the_change_is_that_of_one_regression_with_everybodys_own_coefficients():
@@ -37,7 +37,7 @@ def test_the_change_is_that_of_one_regression_with_everybodys_own_coefficients()
     t = (logs.time / 100)[:, None]
     base = np.concatenate([x, t * x[:, :4]], axis=1)
     design = np.hstack([t * x[:, 4:5], *(base * rows[:, None] for rows in person.T)])
-    expected = np.linalg.lstsq(design, logs.reward, rcond=None)[0][0]
+    expected = np.linalg.lstsq(design, logs.outcome, rcond=None)[0][0]
     assert_allclose(find_change(logs, logs.usable, np.ones(3)).effect_change.value, expected, rtol=1e-7)
 
 
@@ -45,7 +45,7 @@ def test_rows_and_variables_that_do_not_count_change_nothing():
     logs, rng = collect(12, 80), np.random.default_rng(0)
     counts = rng.random(len(logs)) < 0.8
     other = logs.with_values(
-        reward=np.where(counts, logs.reward, 1e9),
+        outcome=np.where(counts, logs.outcome, 1e9),
         state=logs.state * [1, 1, 0] + rng.standard_normal(len(logs))[:, None] * [0, 0, 9],
     )
     sees = np.array([1.0, 1.0, 0.0])
@@ -53,7 +53,7 @@ def test_rows_and_variables_that_do_not_count_change_nothing():
     assert (first.p_value, first.wandering_p_value) == (second.p_value, second.wandering_p_value)
     nothing = find_change(logs, np.zeros(len(logs), dtype=bool), sees)
     assert (nothing.people, nothing.can_tell, nothing.p_value, nothing.wandering_p_value) == (0, False, 1.0, 1.0)
-    constant = find_change(logs.with_values(reward=np.ones(len(logs))), logs.usable, sees)
+    constant = find_change(logs.with_values(outcome=np.ones(len(logs))), logs.usable, sees)
     assert constant.wandering_p_value == 1.0
     assert find_change(collect(4, 39), np.ones(4 * 39, dtype=bool), np.ones(3)).wandering_people == 0
 
@@ -92,7 +92,7 @@ def test_nothing_is_found_where_nothing_moves(kind, people, points):
     p_values = []
     for _ in range(120):
         noise = draw_noise(kind, logs, people, points, rng)
-        found = find_change(logs.with_values(reward=logs.state @ [1.0, 2.0, 3.0] + noise), logs.usable, np.ones(3))
+        found = find_change(logs.with_values(outcome=logs.state @ [1.0, 2.0, 3.0] + noise), logs.usable, np.ones(3))
         p_values.append((found.effect_p_value, found.p_value, found.wandering_p_value))
     assert (np.sum(np.array(p_values) <= 0.05, axis=0) <= binom.ppf(0.999, 120, 0.05)).all()
 
@@ -115,7 +115,7 @@ def test_three_actions_and_few_people():
     from tests.problems import three_actions
 
     logs = three_actions(people=12, points=60)
-    faded = logs.with_values(reward=logs.reward - 0.05 * logs.time * (logs.action == 2))
+    faded = logs.with_values(outcome=logs.outcome - 0.05 * logs.time * (logs.action == 2))
     assert find_change(faded, logs.usable, np.ones(2)).effect_p_value < 0.005
     assert find_change(logs, logs.usable, np.ones(2)).effect_p_value > 0.01
     few = find_change(collect(LEAST_PEOPLE - 1), np.ones(8 * 40, dtype=bool), np.ones(3))
@@ -149,7 +149,7 @@ def test_scores_of_blocks_are_those_of_everybodys_own_regression(monkeypatch):
         rows = logs.order[logs.starts[participant] : logs.starts[participant + 1]]
         z = np.column_stack([np.ones(50), state[rows]])
         x = np.hstack([z, (logs.action[rows] - logs.action[rows].mean())[:, None] * z])
-        left = logs.reward[rows] - x @ np.linalg.lstsq(x, logs.reward[rows], rcond=None)[0]
+        left = logs.outcome[rows] - x @ np.linalg.lstsq(x, logs.outcome[rows], rcond=None)[0]
         expected = [(x * left[:, None])[np.arange(50) * BLOCKS // 50 == b].sum(axis=0) for b in range(BLOCKS)]
         assert_allclose(scores, np.array(expected) / np.sqrt((left**2).sum()), atol=1e-8)
 

@@ -210,17 +210,17 @@ def test_a_coin_of_several_actions_has_no_bound():
 
 
 def test_logs_are_followed_in_the_order_of_their_times():
-    """Without unavailable decision points, missing rewards and actions that were certain."""
+    """Without unavailable decision points, missing outcomes and actions that were certain."""
     rng = np.random.default_rng(9)
     shape = (5, 30)
     action = rng.integers(0, 2, shape)
-    reward = np.where(rng.random(shape) < 0.2, np.nan, rng.normal(size=shape))
+    outcome = np.where(rng.random(shape) < 0.2, np.nan, rng.normal(size=shape))
     available = (rng.random(shape) < 0.8) | (action == 1)
     probability = np.where(available, np.where(action == 1, 0.3, 0.7), 1.0)
-    logs = Trajectories.from_arrays(np.zeros((*shape, 1)), action, reward, available=available, probability=probability)
-    chosen = (available & ~np.isnan(reward)).T
+    logs = Trajectories.from_arrays(np.zeros((*shape, 1)), action, outcome, available=available, probability=probability)
+    chosen = (available & ~np.isnan(outcome)).T
     people = np.broadcast_to(np.arange(5), (30, 5))[chosen]
-    expected = follow_contrast(reward.T[chosen], action.T[chosen], np.tile([0.7, 0.3], (chosen.sum(), 1)), people, "never")
+    expected = follow_contrast(outcome.T[chosen], action.T[chosen], np.tile([0.7, 0.3], (chosen.sum(), 1)), people, "never")
     for rows in (np.arange(150), rng.permutation(150)):
         sequence = follow_logs(logs[rows], "never")
         np.testing.assert_allclose(sequence.mean, expected.mean)

@@ -77,7 +77,7 @@ def test_influences_on_the_population_solve_its_equations(logs):
         rows = np.flatnonzero(logs.participant_index == participant)
         x = sf.policies.features.critic_features(logs.state[rows], logs.action[rows], 2)
         covariance = x @ posterior.spread @ x.T + posterior.noise * np.eye(len(rows))
-        scores.append(x.T @ np.linalg.solve(covariance, logs.reward[rows] - x @ posterior.population))
+        scores.append(x.T @ np.linalg.solve(covariance, logs.outcome[rows] - x @ posterior.population))
     expected = (np.array(scores) - np.mean(scores, axis=0)) @ posterior.population_covariance
     influences = np.zeros((PEOPLE, shared.influence.shape[1]))
     np.add.at(influences, logs.participant_index[shared.rows], shared.influence)
@@ -112,7 +112,7 @@ def test_slopes_equal_differences(logs, name, pooling):
     decided = np.flatnonzero(~before)
     fitted = fit(name, logs[before], pooling=pooling)
     update = differentiate_update(
-        fitted, logs, RecordedUpdate(np.where(before, logs.reward, np.nan), before, decided), limit
+        fitted, logs, RecordedUpdate(np.where(before, logs.outcome, np.nan), before, decided), limit
     )
     assert not update.influence[~before].any()
     participants = logs.participant[decided]
@@ -150,11 +150,11 @@ def test_slopes_of_three_actions_equal_differences():
 
 def test_an_update_learns_from_what_it_knew(logs):
     before = logs.time < 20
-    outcomes = np.where(logs.time < 19, logs.reward, np.nan)
+    outcomes = np.where(logs.time < 19, logs.outcome, np.nan)
     update = RecordedUpdate(outcomes, before, np.flatnonzero(~before))
     learned = learn_update(sf.method("ts", pooling="all"), logs, update, limit)
     assert not learned.influence[logs.time >= 19].any()
-    known = logs[before].with_values(reward=outcomes[before])
+    known = logs[before].with_values(outcome=outcomes[before])
     send = fit("ts", known, pooling="all").predict_proba(logs.state[~before], logs.participant[~before])[:, 1]
     np.testing.assert_allclose(learned.probabilities[:, 1], np.clip(send, 0.2, 0.75), atol=1e-12)
 

@@ -26,10 +26,10 @@ def test_a_persons_interval_does_not_depend_on_who_else_is_there():
         "who": np.array([f"person-{participant}" for participant in logs.participant]),
         "when": logs.time,
         "sent": logs.action,
-        "steps": logs.reward,
+        "steps": logs.outcome,
         **dict(zip(logs.state_names, logs.state.T, strict=True)),
     }
-    roles = {"participant": "who", "time": "when", "action": "sent", "reward": "steps", "state": list(logs.state_names)}
+    roles = {"participant": "who", "time": "when", "action": "sent", "outcome": "steps", "state": list(logs.state_names)}
     found = {}
     for company, rows in (("all", logs.participant >= 0), ("fewer", logs.participant > 0)):
         frame = make_frame({name: values[rows] for name, values in columns.items()}, "pyarrow")
@@ -57,7 +57,7 @@ def test_of_many_people_some_are_drawn_and_their_intervals_are_what_they_would_b
 def test_whom_a_seed_draws():
     """Those with the least of the numbers that everybody draws for themselves."""
     logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=3, seed=0)
-    some = logs.with_values(reward=np.where(logs.participant_index == 4, np.nan, logs.reward))
+    some = logs.with_values(outcome=np.where(logs.participant_index == 4, np.nan, logs.outcome))
     there = np.delete(np.arange(20), 4)
     for seed in (0, 1, 2):
         numbers = np.array([rng.random() for rng in streams(seed, "sample", logs.participants[there])])
@@ -76,21 +76,21 @@ def test_defaults_are_two_hundred_draws_of_seed_zero():
 
 def test_draws_of_a_participant_are_refitted_and_their_percentiles_taken():
     logs = sf.simulators.HeartSteps(participants=3).collect(sf.policies.coin(2), decision_points=30, seed=0)
-    reward = logs.reward.copy()
-    reward[logs.participant_index == 1] = np.nan
-    reward[logs.order[:4]] = np.nan
+    outcome = logs.outcome.copy()
+    outcome[logs.participant_index == 1] = np.nan
+    outcome[logs.order[:4]] = np.nan
     with pytest.warns(sf.FitWarning):
-        fitted = sf.method("ro-accb").fit(logs.with_values(reward=reward))
+        fitted = sf.method("ro-accb").fit(logs.with_values(outcome=outcome))
     found = bootstrap_coefficients(fitted, draws=11, seed=5)
     for place in (0, 2):
-        rows = [row for row in logs.order if logs.participant_index[row] == place and not np.isnan(reward[row])]
+        rows = [row for row in logs.order if logs.participant_index[row] == place and not np.isnan(outcome[row])]
         rng = next(iter(streams(5, "bootstrap", logs.participants[[place]])))
         critics, policies = [], []
         picks = rng.integers(0, len(rows), size=11 * len(rows)).reshape(11, -1)
         for pick in picks:
             taken = np.array(rows)[pick]
             drawn = sf.Trajectories.from_arrays(
-                logs.state[taken][None], logs.action[taken][None], reward[taken][None], state_names=logs.state_names
+                logs.state[taken][None], logs.action[taken][None], outcome[taken][None], state_names=logs.state_names
             )
             again = sf.method("ro-accb").fit(drawn)
             critics.append(again.critic_coef_[0])
@@ -112,7 +112,7 @@ def test_draws_of_a_participant_are_refitted_and_their_percentiles_taken():
 def logs():
     found = sf.simulators.HeartSteps(participants=12, spread=0.5).collect(sf.policies.coin(2), decision_points=40, seed=0)
     gone = (found.participant_index == 3) & (found.time >= 7)
-    return found.with_values(reward=np.where(gone, np.nan, found.reward))
+    return found.with_values(outcome=np.where(gone, np.nan, found.outcome))
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ def pilot(people=40, points=80, seed=0):
     rng = np.random.default_rng(seed)
     state, action = rng.standard_normal((people, points, 1)), rng.integers(0, 2, (people, points))
     effect = 2 + 0.5 * rng.standard_normal((people, 1))
-    reward = 10 + state[..., 0] + action * effect + rng.standard_normal((people, points))
-    return sf.Trajectories.from_arrays(state, action, reward, state_names=["weather"], actions=["nothing", "send"])
+    outcome = 10 + state[..., 0] + action * effect + rng.standard_normal((people, points))
+    return sf.Trajectories.from_arrays(state, action, outcome, state_names=["weather"], actions=["nothing", "send"])
 
 
 def test_what_is_clear_is_the_mean_and_what_is_not_is_shrunk():

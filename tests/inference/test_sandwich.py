@@ -22,7 +22,7 @@ def test_ridge_influences_are_those_of_leaving_each_person_out():
     found = compute_influences(fitted)
     for participant in range(8):
         without = pooled(
-            "accb", logs.with_values(reward=np.where(logs.participant_index == participant, np.nan, logs.reward))
+            "accb", logs.with_values(outcome=np.where(logs.participant_index == participant, np.nan, logs.outcome))
         )
         # The penalty's share of a participant is the only difference to truly leaving them out.
         assert_allclose(found.critic[participant], (fitted.critic_coef_ - without.critic_coef_)[0], rtol=1e-3, atol=1e-4)
@@ -36,10 +36,10 @@ def test_policy_influences_follow_a_person_who_counts_a_little_more(name, parame
     """One more copy of a participant among 40 copies of everybody moves θ by that participant's influence."""
     rng = np.random.default_rng(5)
     state, action = rng.standard_normal((6, 40, 2)), rng.integers(0, actions, size=(6, 40))
-    reward = 0.5 + 0.3 * (action > 0) * state[..., 0] + 0.4 * action * state[..., 1] + 0.3 * rng.standard_normal((6, 40))
+    outcome = 0.5 + 0.3 * (action > 0) * state[..., 0] + 0.4 * action * state[..., 1] + 0.3 * rng.standard_normal((6, 40))
 
     def theta(people):
-        logs = sf.Trajectories.from_arrays(state[people], action[people], reward[people], actions=actions)
+        logs = sf.Trajectories.from_arrays(state[people], action[people], outcome[people], actions=actions)
         # In standard units one more copy also moves the quartiles, which the sandwich holds.
         return pooled(name, logs, critic_penalty=1e-9, penalty_units="absolute", **parameters)
 
@@ -62,7 +62,7 @@ def test_unseen_variables_have_no_uncertainty_and_small_people_errors_are_refuse
         compute_influences(sf.method("accb").fit(logs))
     with pytest.raises(sf.InputError, match="at least 2 people"):
         compute_influences(
-            pooled("accb", logs.with_values(reward=np.where(logs.participant_index > 0, np.nan, logs.reward)))
+            pooled("accb", logs.with_values(outcome=np.where(logs.participant_index > 0, np.nan, logs.outcome)))
         )
     with pytest.raises(sf.InputError, match="no coefficients of its own"):
         compute_influences(pooled("linucb", logs)).covariance("policy")
@@ -94,10 +94,10 @@ def test_pooled_critic_intervals_cover(name):
 
 
 def true_policy(logs, sim, state):
-    """θ learned with the true critic and the true spread of rewards and states, for a penalty of 0.1."""
-    reward = np.concatenate([one.reward for one in logs])
+    """θ learned with the true critic and the true spread of outcomes and states, for a penalty of 0.1."""
+    outcome = np.concatenate([one.outcome for one in logs])
     low, middle, high = np.quantile(state, (0.25, 0.5, 0.75), axis=0)
-    width, spread = (high - low) / 1.349, np.subtract(*np.quantile(reward, (0.75, 0.25))) / 1.349
+    width, spread = (high - low) / 1.349, np.subtract(*np.quantile(outcome, (0.75, 0.25))) / 1.349
     z = policy_features((state - middle) / width)[None]
     advantage = policy_features(state)[None] @ np.swapaxes(effects(sim.critic_coef[None] / 500, 2), 1, 2)
     count = np.array([z.shape[1]])
@@ -134,8 +134,8 @@ def test_few_people_are_left_out_one_by_one():
     fitted = pooled("ro-accb", logs, actor_penalty=0.1)
     found = compute_influences(fitted)
     for participant in (0, 8):
-        gone = np.where(logs.participant_index == participant, np.nan, logs.reward)
-        without = pooled("ro-accb", logs.with_values(reward=gone), actor_penalty=0.1)
+        gone = np.where(logs.participant_index == participant, np.nan, logs.outcome)
+        without = pooled("ro-accb", logs.with_values(outcome=gone), actor_penalty=0.1)
         assert_allclose(found.critic[participant], (fitted.critic_coef_ - without.critic_coef_)[0], atol=1e-9)
         assert_allclose(found.policy[participant], (fitted.coef_ - without.coef_)[0], atol=1e-7)
 
@@ -193,7 +193,7 @@ def test_variables_that_nobody_sees_change_nothing(name, parameters):
     seen = {"critic_variables": ("weather",), "policy_variables": ("weather",)}
     found = compute_influences(pooled(name, logs, **seen, **parameters))
     alone = sf.Trajectories.from_arrays(
-        logs.state[:, :1].reshape(32, 30, 1), logs.action.reshape(32, 30), logs.reward.reshape(32, 30)
+        logs.state[:, :1].reshape(32, 30, 1), logs.action.reshape(32, 30), logs.outcome.reshape(32, 30)
     )
     expected = compute_influences(pooled(name, alone, **parameters))
     assert_allclose(found.critic[:, [0, 1, 4, 5]], expected.critic, rtol=1e-6, atol=1e-9)
@@ -219,8 +219,8 @@ def test_leaving_somebody_out_is_exact_for_ridge_and_keeps_the_penalty():
 def two_heaps(seed=6):
     """Residuals of about ± 1, none in between."""
     rng = np.random.default_rng(seed)
-    reward = np.where(rng.random((40, 30)) < 0.5, 1.0, -1.0) + 0.001 * rng.standard_normal((40, 30))
-    return sf.Trajectories.from_arrays(rng.standard_normal((40, 30, 1)), np.resize([0, 1], (40, 30)), reward)
+    outcome = np.where(rng.random((40, 30)) < 0.5, 1.0, -1.0) + 0.001 * rng.standard_normal((40, 30))
+    return sf.Trajectories.from_arrays(rng.standard_normal((40, 30, 1)), np.resize([0, 1], (40, 30)), outcome)
 
 
 def test_where_the_cap_cuts_too_densely_there_is_no_derivative():
@@ -249,7 +249,7 @@ def test_an_action_that_only_one_participant_was_given_may_go_with_them():
     fitted = pooled("accb", logs)
     found = compute_influences(fitted)
     with pytest.warns(sf.FitWarning):
-        without = pooled("accb", logs.with_values(reward=np.where(logs.participant_index == 2, np.nan, logs.reward)))
+        without = pooled("accb", logs.with_values(outcome=np.where(logs.participant_index == 2, np.nan, logs.outcome)))
     assert_allclose(found.critic[2], (fitted.critic_coef_ - without.critic_coef_)[0], atol=1e-9)
 
 
@@ -282,8 +282,8 @@ def test_standard_errors_of_many_coefficients_do_not_hang_on_the_few_rows_at_the
     for _ in range(40):
         state = rng.standard_normal((20, 15, 25))
         action = rng.integers(0, 2, (20, 15))
-        reward = state[..., 0] + 0.5 * action + rng.standard_normal((20, 15))
-        fitted = pooled("ro-linucb", sf.Trajectories.from_arrays(state, action, reward))
+        outcome = state[..., 0] + 0.5 * action + rng.standard_normal((20, 15))
+        fitted = pooled("ro-linucb", sf.Trajectories.from_arrays(state, action, outcome))
         effects_found.append(fitted.critic_coef_[0, 26])
         errors.append(np.sqrt(compute_influences(fitted).covariance("critic")[26, 26]))
     spread = np.std(effects_found, ddof=1)

@@ -47,7 +47,7 @@ def test_high_breakdown(mechanism):
     logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=150, seed=0)
     logs = sf.simulators.contaminate(logs, mechanism=mechanism, ratio=0.2, strength=5, seed=1).logs
     rows = logs.order.reshape(20, 150)
-    state, action, reward = logs.state[rows], logs.action[rows], logs.reward[rows]
+    state, action, reward = logs.state[rows], logs.action[rows], logs.outcome[rows]
     state[:5, :, 2] = np.round(state[:5, :, 2])  # few-valued for some
     reward[5:10] = np.exp(reward[5:10] / 1500)  # skewed for some
     usable = (np.arange(150) < np.linspace(5, 150, 20)[:, None]).astype(float)

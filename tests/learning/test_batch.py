@@ -18,7 +18,7 @@ ABSOLUTE = {"critic_penalty": 0.5, "penalty_units": "absolute"}
 def logs():
     found = sf.simulators.HeartSteps(participants=24, spread=0.5).collect(sf.policies.coin(2), decision_points=60, seed=4)
     gone = np.random.default_rng(0).random(len(found)) < 0.05
-    return found.with_values(reward=np.where(gone, np.nan, found.reward))
+    return found.with_values(outcome=np.where(gone, np.nan, found.outcome))
 
 
 def solve_weighted(logs, rows, weights, response, penalty=0.5):
@@ -29,10 +29,10 @@ def solve_weighted(logs, rows, weights, response, penalty=0.5):
 
 def test_a_decision_point_counts_by_how_many_come_after_it():
     time, who = [3, 1, 2, 7, 1, 5], ["a", "a", "b", "b", "b", "a"]
-    frame = {"time": time, "participant": who, "s": np.arange(6.0), "action": [0] * 6, "reward": np.ones(6)}
+    frame = {"time": time, "participant": who, "s": np.arange(6.0), "action": [0] * 6, "outcome": np.ones(6)}
     import pandas as pd
 
-    roles = {name: name for name in ("participant", "time", "action", "reward")}
+    roles = {name: name for name in ("participant", "time", "action", "outcome")}
     logs = sf.Trajectories.from_frame(pd.DataFrame(frame), state=["s"], **roles)
     assert_allclose(discount_rows(logs, 0.5), [0.5, 0.25, 0.5, 1.0, 0.25, 1.0])
     assert_array_equal(discount_rows(logs, 1.0), np.ones(6))
@@ -49,7 +49,7 @@ def test_the_fit_is_weighted_least_squares(logs, critic, pooling):
     assert (kept[used] == 1).all() == (critic == "ridge")
     for fit in range(len(found.participants_))[:3]:
         rows = np.flatnonzero((found.unit_ == fit) & used)
-        w, system = solve_weighted(logs, rows, found.weights_[rows], logs.reward)
+        w, system = solve_weighted(logs, rows, found.weights_[rows], logs.outcome)
         assert_allclose(found.critic_coef_[fit], w, rtol=1e-9)
         scale = np.sqrt((found.weights_[rows] * found.residuals_[rows] ** 2).sum() / found.weights_[rows].sum())
         assert_allclose(found.scale_[fit], scale)
@@ -68,8 +68,8 @@ def test_what_was_forgotten_does_not_sharpen_a_posterior(logs, critic, pooling):
     if critic == "ridge":
         rows = np.flatnonzero((found.unit_ == 0) & found.used_)
         weights = discount_rows(logs, RATE)[rows]
-        mean, system = solve_weighted(logs, rows, weights, logs.reward)
-        left = logs.reward[rows] - critic_features(logs.state[rows], logs.action[rows], 2) @ mean
+        mean, system = solve_weighted(logs, rows, weights, logs.outcome)
+        left = logs.outcome[rows] - critic_features(logs.state[rows], logs.action[rows], 2) @ mean
         noise = ((weights * left**2).sum() + 1) / (weights.sum() - 8 + 1)
         z = np.column_stack([np.ones(5), logs.state[rows[:5]]])
         deviation = np.sqrt(noise * np.einsum("ni,ij,nj->n", z, np.linalg.inv(system)[4:, 4:], z))
@@ -87,10 +87,10 @@ def test_partial_pooling_weighs_the_same_decision_points(logs):
     noise = np.diag(posterior.noise / found.weights_[rows])
     between = x @ posterior.spread @ x.T * (who[:, None] == who)
     inverse = np.linalg.inv(noise + between)
-    beta = np.linalg.solve(x.T @ inverse @ x, x.T @ inverse @ logs.reward[rows])
+    beta = np.linalg.solve(x.T @ inverse @ x, x.T @ inverse @ logs.outcome[rows])
     assert_allclose(posterior.population, beta, rtol=2e-3)  # ζ is 1e-3 beside it.
     own = who == 5
-    left = inverse @ (logs.reward[rows] - x @ posterior.population)
+    left = inverse @ (logs.outcome[rows] - x @ posterior.population)
     deviation = posterior.spread @ x[own].T @ left[own]
     assert_allclose(posterior.mean[5], posterior.population + deviation, rtol=1e-6)
 
@@ -124,8 +124,8 @@ def test_a_look_ahead_forgets_outcomes_and_transitions(logs, pooling):
 def test_influences_are_those_of_leaving_each_person_out(logs, name):
     found = sf.method(name, pooling="all", forgetting=RATE, actor_penalty=0.01).fit(logs)
     own = compute_influences(found)
-    without = np.where(logs.participant_index == 3, np.nan, logs.reward)
-    again = sf.method(name, pooling="all", forgetting=RATE, actor_penalty=0.01).fit(logs.with_values(reward=without))
+    without = np.where(logs.participant_index == 3, np.nan, logs.outcome)
+    again = sf.method(name, pooling="all", forgetting=RATE, actor_penalty=0.01).fit(logs.with_values(outcome=without))
     rows = Sandwich(found)
     cap = np.sqrt(found.threshold_[0])
     near = estimate_density(np.abs(rows.residual), cap, float(rows.residual[rows.weights > 0].std()))
@@ -156,7 +156,7 @@ def test_a_critic_without_weights_refuses_to_forget():
 def test_bootstrap_draws_keep_the_weights_of_the_rows_that_they_draw(logs):
     from surefoot.inference.participant_intervals import bootstrap_coefficients
 
-    moved = logs.with_values(reward=logs.reward + 1000.0 * logs.time)
+    moved = logs.with_values(outcome=logs.outcome + 1000.0 * logs.time)
     steep, plain = (sf.method("linucb", forgetting=rate).fit(moved) for rate in (0.9, 1.0))
     found = bootstrap_coefficients(steep, draws=40, most_people=2)
     known = np.isfinite(found.critic_low).all(axis=1)

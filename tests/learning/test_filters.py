@@ -71,14 +71,14 @@ def test_a_spike_on_a_constant_series_goes(cleaner):
 @pytest.mark.parametrize("name", ["hampel", "kalman"])
 def test_clean_works_person_by_participant_and_keeps_what_is_missing(name):
     rng = np.random.default_rng(3)
-    state, reward = rng.standard_normal((3, 40, 2)), rng.standard_normal((3, 40))
-    reward[0, 7], state[1, 3, 0], reward[2, 11] = 99.0, np.nan, np.nan
-    logs = sf.Trajectories.from_arrays(state, np.zeros((3, 40)), reward, lengths=[40, 25, 40])
+    state, outcome = rng.standard_normal((3, 40, 2)), rng.standard_normal((3, 40))
+    outcome[0, 7], state[1, 3, 0], outcome[2, 11] = 99.0, np.nan, np.nan
+    logs = sf.Trajectories.from_arrays(state, np.zeros((3, 40)), outcome, lengths=[40, 25, 40])
     cleaned = clean(logs, name)
     assert_array_equal(np.isnan(cleaned.state), np.isnan(logs.state))
-    assert_array_equal(np.isnan(cleaned.reward), np.isnan(logs.reward))
-    assert cleaned.reward[7] < 5
-    alone = clean(sf.Trajectories.from_arrays(state[1:2], np.zeros((1, 40)), reward[1:2], lengths=[25]), name)
+    assert_array_equal(np.isnan(cleaned.outcome), np.isnan(logs.outcome))
+    assert cleaned.outcome[7] < 5
+    alone = clean(sf.Trajectories.from_arrays(state[1:2], np.zeros((1, 40)), outcome[1:2], lengths=[25]), name)
     assert_array_equal(alone.state, cleaned.state[cleaned.participant_index == 1])
 
 

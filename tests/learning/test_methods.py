@@ -21,7 +21,7 @@ def dirty():
 def literal_features(logs, participant):
     rows = logs.order[logs.starts[participant] : logs.starts[participant + 1]]
     x = np.array([literal.critic_features(logs.state[row], logs.action[row], logs.actions) for row in rows])
-    return rows, x, logs.reward[rows]
+    return rows, x, logs.outcome[rows]
 
 
 MYOPIC = [name for name in sf.METHODS if not name.endswith("ahead")]
@@ -116,7 +116,7 @@ def test_row_order_and_company_change_nothing(dirty):
         "time": "time",
         "state": list(dirty.state_names),
         "action": "action",
-        "reward": "reward",
+        "outcome": "outcome",
     }
     for name, expected in fitted.items():
         again = sf.method(name).fit(sf.Trajectories.from_frame(shuffled, **roles))
@@ -182,18 +182,18 @@ def test_tidy_results_have_names_people_and_times(dirty):
     assert found == fitted.critic_coef_[2, 4]
     out = fitted.outliers(backend="pandas")
     assert len(out) == (fitted.weights_ == 0).sum() > 0
-    assert list(out.columns) == ["participant", "time", "action", "reward", "expected", "residual", "limit"]
-    assert_allclose(out["reward"] - out["expected"], out["residual"], rtol=1e-12)
+    assert list(out.columns) == ["participant", "time", "action", "outcome", "expected", "residual", "limit"]
+    assert_allclose(out["outcome"] - out["expected"], out["residual"], rtol=1e-12)
     assert (out["residual"].abs() >= out["limit"]).all()
     assert len(sf.method("accb").fit(dirty).outliers()) == 0
     assert set(sf.method("linucb").fit(dirty).coefficients("pandas")["part"]) == {"critic"}
 
 
 def test_unusable_rows_have_no_weight_and_no_influence(dirty):
-    reward, state = dirty.reward.copy(), dirty.state.copy()
-    reward[::7] = np.nan
+    outcome, state = dirty.outcome.copy(), dirty.state.copy()
+    outcome[::7] = np.nan
     state[3::11, 1] = np.nan
-    holes = dirty.with_values(reward=reward, state=state)
+    holes = dirty.with_values(outcome=outcome, state=state)
     fitted = sf.method("ro-accb").fit(holes)
     assert_array_equal(np.isnan(fitted.weights_), ~holes.usable)
     table = holes.to_frame("pandas")[holes.usable]
@@ -202,7 +202,7 @@ def test_unusable_rows_have_no_weight_and_no_influence(dirty):
         "time": "time",
         "state": list(dirty.state_names),
         "action": "action",
-        "reward": "reward",
+        "outcome": "outcome",
     }
     without = sf.method("ro-accb").fit(sf.Trajectories.from_frame(table, **roles))
     assert_allclose(fitted.critic_coef_, without.critic_coef_, rtol=1e-9)
@@ -230,13 +230,13 @@ def troubled():
     rng = np.random.default_rng(1)
     people = ["constant", "empty", "few", "fine", "one action"]
     state, action = rng.standard_normal((5, 40, 2)), rng.integers(0, 2, (5, 40))
-    reward = 5 + action * (1 + state[..., 0]) + rng.standard_normal((5, 40))
+    outcome = 5 + action * (1 + state[..., 0]) + rng.standard_normal((5, 40))
     state[0, :, 1] = 4.0
-    reward[1] = np.nan
-    reward[2, 4:] = np.nan
+    outcome[1] = np.nan
+    outcome[2, 4:] = np.nan
     action[2, :4] = [0, 1, 0, 1]
     action[4] = 0
-    return sf.Trajectories.from_arrays(state, action, reward, participants=people), people
+    return sf.Trajectories.from_arrays(state, action, outcome, participants=people), people
 
 
 @pytest.mark.parametrize("name", MYOPIC)
@@ -264,7 +264,7 @@ def test_troubled_people_get_a_result_and_a_warning_and_leave_the_others_alone(n
         warnings.simplefilter("error")
         rows = logs.participant == "fine"
         alone = sf.Trajectories.from_arrays(
-            logs.state[rows][None], logs.action[rows][None], logs.reward[rows][None], participants=["fine"]
+            logs.state[rows][None], logs.action[rows][None], logs.outcome[rows][None], participants=["fine"]
         )
         expected = sf.method(name, critic_penalty=penalty).fit(alone)
     for part, values in expected.policies_.rule.arrays().items():
@@ -308,7 +308,7 @@ def test_pooling_learns_one_policy_for_anybody(name, dirty):
     one = sf.Trajectories.from_arrays(
         as_one.state[as_one.order][None],
         as_one.action[as_one.order][None],
-        as_one.reward[as_one.order][None],
+        as_one.outcome[as_one.order][None],
         participants=["x"],
     )
     alone = sf.method(name, filter=None).fit(one)
@@ -353,7 +353,7 @@ def test_variables_that_are_not_seen_have_no_influence(name, dirty):
         time="time",
         state=["weather", "fatigue"],
         action="action",
-        reward="reward",
+        outcome="outcome",
     )
     expected = sf.method(name).fit(fewer)
     seen = [0, 1, 3, 4, 5, 7]
@@ -378,20 +378,20 @@ def test_a_policy_may_see_less_than_the_critic(dirty):
 
 def test_a_reward_that_never_changes_is_refused(dirty):
     """Once 82.6 % of it was "removed as outliers"."""
-    constant = dirty.with_values(reward=np.full(len(dirty), 7.25))
+    constant = dirty.with_values(outcome=np.full(len(dirty), 7.25))
     for name in ("accb", "ro-accb", "hb-linucb"):
-        with pytest.raises(sf.InputError, match=r"column 'reward': the outcome is 7.25 at all 540 usable"):
+        with pytest.raises(sf.InputError, match=r"column 'outcome': the outcome is 7.25 at all 540 usable"):
             sf.method(name).fit(constant)
-    own = dirty.reward.copy()
+    own = dirty.outcome.copy()
     own[dirty.participant_index == 2] = 3.0
     with pytest.warns(sf.FitWarning, match="participant 2: the outcome never changes"):
-        sf.method("accb").fit(dirty.with_values(reward=own))
+        sf.method("accb").fit(dirty.with_values(outcome=own))
 
 
 def test_logs_without_a_usable_decision_point_are_refused(dirty):
-    """Once a fit to rewards that are all missing gave coin flips."""
-    with pytest.raises(sf.InputError, match="used: of 540 available ones column 'reward' is always missing"):
-        sf.method("ro-accb").fit(dirty.with_values(reward=np.full(len(dirty), np.nan)))
+    """Once a fit to outcomes that are all missing gave coin flips."""
+    with pytest.raises(sf.InputError, match="used: of 540 available ones column 'outcome' is always missing"):
+        sf.method("ro-accb").fit(dirty.with_values(outcome=np.full(len(dirty), np.nan)))
     state = dirty.state.copy()
     state[:, 1] = np.nan
     with pytest.raises(sf.InputError, match="column 'engagement' is always missing"):
@@ -400,7 +400,7 @@ def test_logs_without_a_usable_decision_point_are_refused(dirty):
     with pytest.raises(sf.InputError, match="each lacks the outcome or a state variable"):
         sf.method("ro-accb").fit(
             dirty.with_values(
-                state=np.where(half[:, None], np.nan, dirty.state), reward=np.where(half, dirty.reward, np.nan)
+                state=np.where(half[:, None], np.nan, dirty.state), outcome=np.where(half, dirty.outcome, np.nan)
             )
         )
     nobody = sf.Trajectories.from_arrays(

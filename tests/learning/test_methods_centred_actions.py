@@ -20,9 +20,9 @@ def confounded(seed, people=40, points=200):
     state = rng.standard_normal((people, points))
     p = np.clip(0.5 + 0.35 * np.sign(state**2 - 1), 0.15, 0.85)
     action = (rng.random((people, points)) < p).astype(int)
-    reward = 2 * state**2 + action * (EFFECT[0] + EFFECT[1] * state) + rng.standard_normal((people, points))
+    outcome = 2 * state**2 + action * (EFFECT[0] + EFFECT[1] * state) + rng.standard_normal((people, points))
     return sf.Trajectories.from_arrays(
-        state[..., None], action, reward, probability=np.where(action == 1, p, 1 - p), state_names=["mood"]
+        state[..., None], action, outcome, probability=np.where(action == 1, p, 1 - p), state_names=["mood"]
     )
 
 
@@ -48,9 +48,9 @@ def test_every_critic_and_rule_takes_centred_actions(name):
     rng = np.random.default_rng(1)
     state, p = rng.standard_normal((30, 150)), 0.3
     action = (rng.random((30, 150)) < p).astype(int)
-    reward = 3 + state + 2 * action * state + rng.standard_normal((30, 150))
+    outcome = 3 + state + 2 * action * state + rng.standard_normal((30, 150))
     logs = sf.Trajectories.from_arrays(
-        state[..., None], action, reward, probability=np.where(action == 1, p, 1 - p), state_names=["mood"]
+        state[..., None], action, outcome, probability=np.where(action == 1, p, 1 - p), state_names=["mood"]
     )
     found = sf.method(name, centre_actions=True, pooling="all").fit(logs)
     assert_allclose(found.critic_coef_[0, 2:], [0, 2], atol=0.25)
@@ -68,8 +68,8 @@ def test_equals_least_squares_on_the_centred_columns():
         send = np.where(logs.action[rows] == 1, logs.probability[rows], 1 - logs.probability[rows])
         moved, mood = logs.action[rows] - send, logs.state[rows, 0]
         x = np.column_stack([np.ones(len(mood)), mood, moved, moved * mood])
-        assert_allclose(found.critic_coef_[place], np.linalg.lstsq(x, logs.reward[rows])[0], rtol=1e-9)
-        assert_allclose(found.residuals_[rows], logs.reward[rows] - x @ found.critic_coef_[place], atol=1e-9)
+        assert_allclose(found.critic_coef_[place], np.linalg.lstsq(x, logs.outcome[rows])[0], rtol=1e-9)
+        assert_allclose(found.residuals_[rows], logs.outcome[rows] - x @ found.critic_coef_[place], atol=1e-9)
 
 
 def decided(seed, people=40, points=100):
@@ -79,9 +79,9 @@ def decided(seed, people=40, points=100):
     effect = EFFECT[1] * state
     p = np.where(effect > 0, 0.97, 0.03)
     action = (rng.random((people, points)) < p).astype(int)
-    reward = 2 + state + action * effect + rng.standard_normal((people, points))
+    outcome = 2 + state + action * effect + rng.standard_normal((people, points))
     return sf.Trajectories.from_arrays(
-        state[..., None], action, reward, probability=np.where(action == 1, p, 1 - p), state_names=["mood"]
+        state[..., None], action, outcome, probability=np.where(action == 1, p, 1 - p), state_names=["mood"]
     )
 
 
@@ -128,7 +128,7 @@ def test_its_intervals_cover_the_effect():
 def test_what_it_cannot_do_is_refused():
     logs = confounded(0, people=3, points=30)
     blank = sf.Trajectories.from_arrays(
-        logs.state.reshape(3, 30, 1), logs.action.reshape(3, 30), logs.reward.reshape(3, 30), state_names=["mood"]
+        logs.state.reshape(3, 30, 1), logs.action.reshape(3, 30), logs.outcome.reshape(3, 30), state_names=["mood"]
     )
     with pytest.raises(sf.InputError, match="has none at 90 usable decision points, the first of participant '0' at time 0"):
         sf.method("accb", centre_actions=True).fit(blank)

@@ -133,7 +133,7 @@ def test_probabilities_for_arrays_frames_and_logs(logs):
 def test_rows_of_logs(logs):
     some = logs[[3, 80, 81]]
     assert_array_equal(some.participants, logs.participants[[0, 2]])
-    assert_array_equal(some.reward, logs.reward[[3, 80, 81]])
+    assert_array_equal(some.outcome, logs.outcome[[3, 80, 81]])
     assert_array_equal(some.participant, logs.participant[[3, 80, 81]])
     assert logs[logs.participant == 1].shape == (40, 3)
     assert_array_equal(logs[40:80].state, logs[logs.participant == 1].state)

@@ -41,7 +41,7 @@ def test_an_outcome_that_comes_late_counts_once(logs):
     """Some outcomes of the first logs are missing and come with the later ones."""
     early = logs.time < 30
     late = early & (logs.time % 7 == 3)
-    first = logs.with_values(reward=np.where(late, np.nan, logs.reward))[early]
+    first = logs.with_values(outcome=np.where(late, np.nan, logs.outcome))[early]
     updated = sf.method("accb").fit(first).update(logs[late]).update(logs[~early])
     assert_allclose(updated.coef_, sf.method("accb").fit(logs).coef_, rtol=1e-9, atol=1e-9)
     with pytest.raises(sf.InputError, match="were learned from already"):

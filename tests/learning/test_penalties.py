@@ -17,7 +17,7 @@ def logs():
 def in_other_units(logs, reward=1.0, offset=0.0):
     """Milliseconds for hours, metres for kilometres, °F for °C; a reward counted from elsewhere."""
     state = logs.state * np.array([3.6e6, 1e-3, 1.8]) + np.array([0.0, 0.0, 32.0])
-    return logs.with_values(state=state, reward=logs.reward * reward + offset)
+    return logs.with_values(state=state, outcome=logs.outcome * reward + offset)
 
 
 @pytest.mark.parametrize("pooling", ["person", "all"])
@@ -38,7 +38,7 @@ def test_absolute_penalties_mean_something_else_in_other_units(logs):
     """As the paper has it: in milliseconds nearly every decision was made for certain, in hours none."""
     shares = []
     for reward in (1000.0, 1 / 3.6e6):
-        scaled = logs.with_values(reward=logs.reward * reward)
+        scaled = logs.with_values(outcome=logs.outcome * reward)
         fitted = sf.method("accb", penalty_units="absolute", actor_penalty=1e-3).fit(scaled)
         send = fitted.policies_.probabilities(logs.participant, logs.state)[:, 1]
         shares.append(((send > 0.1) & (send < 0.9)).mean())
@@ -53,13 +53,13 @@ def test_the_policy_is_that_of_standardised_logs_with_absolute_penalties(logs, r
     for place in range(3):
         rows = logs.order[logs.starts[place] : logs.starts[place + 1]]
         low, middle, high = np.quantile(logs.state[rows], (0.25, 0.5, 0.75), axis=0)
-        spread = np.subtract(*np.quantile(logs.reward[rows], (0.75, 0.25))) / 1.349
+        spread = np.subtract(*np.quantile(logs.outcome[rows], (0.75, 0.25))) / 1.349
         width = (high - low) / 1.349
         assert_allclose(fitted.scaling_.width[place], width)
         assert_allclose(fitted.scaling_.reward[place], spread)
         state = (logs.state[rows] - middle) / width
         x = np.array([literal.critic_features(s, a, 2) for s, a in zip(state, logs.action[rows], strict=True)])
-        w = np.linalg.lstsq(x, logs.reward[rows] / spread, rcond=None)[0]
+        w = np.linalg.lstsq(x, logs.outcome[rows] / spread, rcond=None)[0]
         expected = np.array([[literal.critic_features(s, a, 2) @ w for a in range(2)] for s in state])
         z = np.column_stack([state, np.ones(len(rows))])
         theta = np.append(fitted.coef_[place][:-1] * width, fitted.coef_[place][-1] + fitted.coef_[place][:-1] @ middle)
@@ -75,7 +75,7 @@ def test_the_critic_shrinks_slopes_by_the_width_of_their_state(logs):
     x = np.array([literal.critic_features(s, a, 2) for s, a in zip(logs.state, logs.action, strict=True)])
     width = np.subtract(*np.quantile(logs.state, (0.75, 0.25), axis=0)) / 1.349
     shrink = 50.0 * np.diag([0.0, *width**2, 0.0, *width**2])
-    assert_allclose(fitted.critic_coef_[0], np.linalg.solve(x.T @ x + shrink, x.T @ logs.reward), rtol=1e-8)
+    assert_allclose(fitted.critic_coef_[0], np.linalg.solve(x.T @ x + shrink, x.T @ logs.outcome), rtol=1e-8)
 
 
 def test_what_mostly_takes_one_value_has_a_width_and_what_never_changes_has_one_of_1():
@@ -91,9 +91,9 @@ def test_what_mostly_takes_one_value_has_a_width_and_what_never_changes_has_one_
 
 
 def test_a_few_artefacts_do_not_move_the_units(logs):
-    spoiled = logs.reward.copy()
+    spoiled = logs.outcome.copy()
     spoiled[::50] = 1e9
-    before, after = (sf.method("accb").fit(one).scaling_ for one in (logs, logs.with_values(reward=spoiled)))
+    before, after = (sf.method("accb").fit(one).scaling_ for one in (logs, logs.with_values(outcome=spoiled)))
     assert_allclose(after.reward, before.reward, rtol=0.15)
 
 

@@ -38,7 +38,7 @@ def test_the_posterior_is_that_of_a_bayesian_regression(logs):
     placed = place_prior(PRIOR, logs.state_names, logs.action_names)
     for place, participant in enumerate(logs.participants):
         rows = logs.participant == participant
-        x, r = critic_features(logs.state[rows], logs.action[rows], 2), logs.reward[rows]
+        x, r = critic_features(logs.state[rows], logs.action[rows], 2), logs.outcome[rows]
         # The noise follows from the residuals of what is found, and what is found from the noise.
         given = np.isfinite(placed.scale)
         noise = found.penalty_[place][given] * placed.scale[given] ** 2
@@ -58,7 +58,7 @@ def test_the_posterior_is_that_of_a_bayesian_regression(logs):
 
 
 def test_without_data_the_prior_decides(logs):
-    empty = logs.with_values(reward=np.where(logs.participant == logs.participants[0], np.nan, logs.reward))
+    empty = logs.with_values(outcome=np.where(logs.participant == logs.participants[0], np.nan, logs.outcome))
     with pytest.warns(sf.FitWarning, match="follows its prior"):
         found = sf.method("ts", prior={"send": {"mean": 60.0, "scale": 30.0}}, critic_variables=()).fit(empty)
     assert_allclose(found.policies_.probabilities(logs.participants[:1], logs.state[:1])[0, 1], norm.cdf(2.0), rtol=1e-6)

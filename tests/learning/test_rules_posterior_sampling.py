@@ -19,8 +19,8 @@ def posterior(logs, rows, penalty, spread):
     """Mean and covariance of w, the long way, with penalties in absolute units."""
     x = critic_features(logs.state[rows], logs.action[rows], logs.actions)
     system = x.T @ x + penalty * np.eye(x.shape[1])
-    mean = np.linalg.solve(system, x.T @ logs.reward[rows])
-    squares = ((logs.reward[rows] - x @ mean) ** 2).sum()
+    mean = np.linalg.solve(system, x.T @ logs.outcome[rows])
+    squares = ((logs.outcome[rows] - x @ mean) ** 2).sum()
     noise = (squares + spread**2) / (max(len(rows) - x.shape[1], 0) + 1)
     return mean, noise * np.linalg.inv(system)
 
@@ -56,7 +56,7 @@ def test_three_actions_are_as_likely_as_their_drawn_effects_are_the_largest():
 
 
 def test_who_has_said_nothing_gets_an_even_chance_whatever_the_units(logs):
-    empty = logs.with_values(reward=np.where(logs.participant == logs.participants[0], np.nan, logs.reward))
+    empty = logs.with_values(outcome=np.where(logs.participant == logs.participants[0], np.nan, logs.outcome))
     with pytest.warns(sf.FitWarning, match="posterior sampling follows its prior"):
         found = sf.method("ts").fit(empty)
     states = np.array([[0.0, 0.0, 0.0], [3.0, -1.0, 40.0]])

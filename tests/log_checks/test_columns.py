@@ -17,9 +17,9 @@ from tests.log_checks.logs import find_check, make_logs
 @pytest.mark.parametrize("code", ["-9999", "9999999", "-99999999", "99999.75"])
 def test_codes_for_missing_values_are_listed(code):
     logs = make_logs()
-    coded = logs.with_values(reward=np.where(np.arange(len(logs)) % 11 == 0, float(code), logs.reward))
+    coded = logs.with_values(outcome=np.where(np.arange(len(logs)) % 11 == 0, float(code), logs.outcome))
     check = find_check(check_logs(coded), "suspect columns")
-    assert (check.verdict, check.numbers) == ("look", {"columns": ["outcome 'reward'"]})
+    assert (check.verdict, check.numbers) == ("look", {"columns": ["outcome 'outcome'"]})
     assert f"holds {code} again" in check.reason
     assert f"missing = [{code}]" in check.remedy
     honest = find_check(check_logs(logs), "suspect columns")
@@ -29,21 +29,21 @@ def test_codes_for_missing_values_are_listed(code):
 def test_codes_are_named_in_the_units_of_the_logs():
     rng = np.random.default_rng(0)
     action = rng.integers(0, 2, (10, 60))
-    reward = rng.exponential(50, (10, 60)).round()
+    outcome = rng.exponential(50, (10, 60)).round()
     temperature = rng.normal(15, 5, (10, 60))
     temperature[:, 5] = -99
     state = np.stack([(temperature - 15) / 7, rng.normal(size=(10, 60))], axis=2)
-    reward[:, :3] = 999
-    logs = sf.Trajectories.from_arrays(state, action, np.log(reward + 0.5), state_names=["temperature", "mood"])
+    outcome[:, :3] = 999
+    logs = sf.Trajectories.from_arrays(state, action, np.log(outcome + 0.5), state_names=["temperature", "mood"])
     study = sf.Study.parse(
         '[columns]\nparticipant = "participant"\ntime = "time"\n[state.mood]\n'
         "[state.temperature]\nscaling = { centre = 15, scale = 7 }\n"
     )
-    read = StudyLogs(logs, reward.ravel(), {}, np.arange(len(logs)))
+    read = StudyLogs(logs, outcome.ravel(), {}, np.arange(len(logs)))
     check = find_check(check_logs(read, study), "suspect columns")
     assert check.reason == (
         "state variable 'temperature' holds -99 again and again, apart from all other values; "
-        "outcome 'reward' holds 999 again and again, apart from all other values"
+        "outcome 'outcome' holds 999 again and again, apart from all other values"
     )
     assert check.remedy == (
         "if it stands for missing, write missing = [-99] in its section; "
@@ -61,7 +61,7 @@ def make_people(seed=0, people=30, points=60, spread=0.4):
 
 
 def convert(logs, people, factor):
-    return logs.with_values(reward=np.where(np.isin(logs.participant_index, people), logs.reward * factor, logs.reward))
+    return logs.with_values(outcome=np.where(np.isin(logs.participant_index, people), logs.outcome * factor, logs.outcome))
 
 
 @pytest.mark.parametrize("people", [[3], [1, 4, 9], list(range(13))], ids=["one", "three", "nearly half"])
@@ -156,7 +156,7 @@ def test_honest_logs_are_fine(seed):
 def test_a_variable_that_holds_the_outcome_is_named(noise, verdict, words):
     logs = make_logs()
     rng = np.random.default_rng(0)
-    leak = logs.reward + noise * logs.reward.std() * rng.standard_normal(len(logs))
+    leak = logs.outcome + noise * logs.outcome.std() * rng.standard_normal(len(logs))
     answer = find_leaks(with_column(logs, leak, "steps after"))
     assert answer.verdict == verdict
     assert answer.reason.startswith(f"'steps after' {words} what the outcome was: correlation 0.9")
@@ -168,16 +168,16 @@ def test_the_effect_that_a_leak_hides_comes_with_the_verdict_first():
     """A correlation of 0.997 used to pass, and the effect was gone."""
     logs = make_logs(decision_points=100)
     rng = np.random.default_rng(1)
-    leak = logs.reward + 0.077 * logs.reward.std() * rng.standard_normal(len(logs))
-    assert np.corrcoef(leak, logs.reward)[0, 1] > 0.996
+    leak = logs.outcome + 0.077 * logs.outcome.std() * rng.standard_normal(len(logs))
+    assert np.corrcoef(leak, logs.outcome)[0, 1] > 0.996
     assert find_leaks(with_column(logs, leak)).verdict == "unsafe"
 
 
 def test_a_total_that_holds_the_outcome_is_named_with_its_parts():
     logs = make_logs()
     rng = np.random.default_rng(2)
-    elsewhere = 5 * logs.reward.std() * rng.standard_normal(len(logs))
-    answer = find_leaks(with_column(with_column(logs, elsewhere, "elsewhere"), logs.reward + elsewhere, "total"))
+    elsewhere = 5 * logs.outcome.std() * rng.standard_normal(len(logs))
+    answer = find_leaks(with_column(with_column(logs, elsewhere, "elsewhere"), logs.outcome + elsewhere, "total"))
     assert answer.verdict == "unsafe"
     assert "'total', together with the others, says what the outcome was" in answer.reason
 
@@ -195,7 +195,7 @@ def test_the_same_code_in_state_and_outcome_is_no_leak():
     rng = np.random.default_rng(3)
     failed = rng.random(len(logs)) < 0.1
     measured = np.where(failed, -9999.0, rng.normal(70, 10, len(logs)))
-    read = StudyLogs(with_column(logs, measured), np.where(failed, -9999.0, logs.reward), {}, np.arange(len(logs)))
+    read = StudyLogs(with_column(logs, measured), np.where(failed, -9999.0, logs.outcome), {}, np.arange(len(logs)))
     assert check_leaks(read, None).verdict == "fine"
 
 
@@ -209,7 +209,7 @@ def test_of_many_people_some_are_looked_at_with_all_their_rows(monkeypatch):
 
     monkeypatch.setattr(columns, "MOST_ROWS", 400)
     monkeypatch.setattr(columns, "correlate_with_outcome", correlate)
-    assert find_leaks(with_column(logs, logs.reward)).verdict == "unsafe"
+    assert find_leaks(with_column(logs, logs.outcome)).verdict == "unsafe"
     assert examined == [20] * 20
 
 

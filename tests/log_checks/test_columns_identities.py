@@ -15,7 +15,7 @@ from surefoot.log_checks import check_logs
 from surefoot.log_checks.columns import IDENTITIES_NAME as NAME
 from tests.log_checks.logs import find_check
 
-ROLES = {"participant": "id", "time": "t", "action": "sent", "reward": "steps", "state": ["mood"]}
+ROLES = {"participant": "id", "time": "t", "action": "sent", "outcome": "steps", "state": ["mood"]}
 STUDY = """
 [columns]
 participant = "id"
@@ -24,7 +24,7 @@ probability = "p"
 [state.mood]
 [actions]
 column = "sent"
-[reward]
+[outcome]
 column = "steps"
 """
 

@@ -17,7 +17,7 @@ def lose(logs, share_after_nothing, share_after_prompt, seed=1):
     """The same logs with outcomes lost at random, at rates that depend on the action."""
     rng = np.random.default_rng(seed)
     rate = np.where(logs.action == 0, share_after_nothing, share_after_prompt)
-    return logs.with_values(reward=np.where(rng.random(len(logs)) < rate, np.nan, logs.reward))
+    return logs.with_values(outcome=np.where(rng.random(len(logs)) < rate, np.nan, logs.outcome))
 
 
 def test_outcomes_that_are_all_there_are_fine():
@@ -68,24 +68,24 @@ def test_each_of_several_actions_is_compared_with_nothing():
     rng = np.random.default_rng(3)
     shape = (20, 60)
     action = rng.integers(0, 3, shape)
-    reward = np.where((action == 2) & (rng.random(shape) < 0.4), np.nan, rng.normal(size=shape))
-    logs = sf.Trajectories.from_arrays(rng.normal(size=(*shape, 1)), action, reward, actions=["nothing", "walk", "rest"])
+    outcome = np.where((action == 2) & (rng.random(shape) < 0.4), np.nan, rng.normal(size=shape))
+    logs = sf.Trajectories.from_arrays(rng.normal(size=(*shape, 1)), action, outcome, actions=["nothing", "walk", "rest"])
     check = find_check(check_logs(logs), MISSING_NAME)
     assert check.verdict == "unsafe"
     assert abs(check.numbers["differences"]["rest"]["value"] - 0.4) < 0.06
     assert check.numbers["shares"]["walk"] == 0
 
 
-STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.weather]\n[reward]\n'
+STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.weather]\n[outcome]\n'
 
 
 def make_steps(logs):
     """Steps: whole numbers with honest zeros, about a seventh of them."""
-    return logs.with_values(reward=np.maximum(np.round(logs.reward / 10), 0.0))
+    return logs.with_values(outcome=np.maximum(np.round(logs.outcome / 10), 0.0))
 
 
 def zero_after_nothing(logs, seed=1):
-    return contaminate(logs, mechanism="nonwear", values="reward", ratio=0.2, after="nothing", seed=seed).logs
+    return contaminate(logs, mechanism="nonwear", values="outcome", ratio=0.2, after="nothing", seed=seed).logs
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -94,25 +94,25 @@ def test_zeros_after_nothing_are_unsafe_in_every_study(seed, honest):
     logs = zero_after_nothing(honest(make_logs(seed=seed, decision_points=100)), seed)
     (check,) = check_logs(logs, checks=[check_pile_values])
     assert check.verdict == "unsafe"
-    assert "'reward' is 0 in " in check.reason and "after 'nothing' and " in check.reason
-    assert 'write zero = "real" in [reward]' in check.remedy and "write missing = [0] there" in check.remedy
+    assert "'outcome' is 0 in " in check.reason and "after 'nothing' and " in check.reason
+    assert 'write zero = "real" in [outcome]' in check.remedy and "write missing = [0] there" in check.remedy
     (pile,) = check.numbers["piles"]
-    shares = {name: (logs.reward[logs.action == code] == 0).mean() for code, name in enumerate(("nothing", "send"))}
+    shares = {name: (logs.outcome[logs.action == code] == 0).mean() for code, name in enumerate(("nothing", "send"))}
     assert pile["shares"] == pytest.approx(shares)
 
 
 def test_a_long_value_is_named_with_all_its_digits():
     logs = zero_after_nothing(make_logs(decision_points=100))
-    (check,) = check_logs(logs.with_values(reward=logs.reward + 12345678), checks=[check_pile_values])
-    assert "'reward' is 12345678 in " in check.reason
+    (check,) = check_logs(logs.with_values(outcome=logs.outcome + 12345678), checks=[check_pile_values])
+    assert "'outcome' is 12345678 in " in check.reason
     assert "real_values = [12345678]" in check.remedy and "missing = [12345678]" in check.remedy
 
 
 def test_zeros_that_the_screen_flagged_count_too():
     logs = zero_after_nothing(make_logs(decision_points=100))
     found = screen(logs)
-    assert np.isnan(found.logs.reward).sum() > 0.19 * len(logs)
-    read = StudyLogs(found.logs, found.logs.reward, {}, np.arange(len(logs)), found)
+    assert np.isnan(found.logs.outcome).sum() > 0.19 * len(logs)
+    read = StudyLogs(found.logs, found.logs.outcome, {}, np.arange(len(logs)), found)
     assert find_check(check_logs(read), PILES_NAME).numbers == find_check(check_logs(logs), PILES_NAME).numbers
 
 
@@ -120,11 +120,11 @@ def test_a_study_may_say_that_the_value_is_real():
     logs = zero_after_nothing(make_steps(make_logs()))
     real = find_check(check_logs(logs, sf.Study.parse(STUDY + 'zero = "real"\n')), PILES_NAME)
     assert real.verdict == "fine"
-    assert real.reason.startswith("the study says that these values are real: 'reward' is 0 in ")
-    floor = logs.with_values(reward=np.log(logs.reward + 0.5))
+    assert real.reason.startswith("the study says that these values are real: 'outcome' is 0 in ")
+    floor = logs.with_values(outcome=np.log(logs.outcome + 0.5))
     assert find_check(check_logs(floor, sf.Study.parse(STUDY + 'zero = "real"\n')), PILES_NAME).verdict == "unsafe"
     check = find_check(check_logs(floor), PILES_NAME)
-    assert "write real_values = [-0.6931471805599453] in [reward]" in check.remedy
+    assert "write real_values = [-0.6931471805599453] in [outcome]" in check.remedy
     study = sf.Study.parse(STUDY + "real_values = [-0.6931471805599453]\n")
     assert find_check(check_logs(floor, study), PILES_NAME).verdict == "fine"
 
@@ -135,10 +135,10 @@ def test_any_value_that_piles_up_is_compared(value):
     rng = np.random.default_rng(2)
     often = rng.random(len(logs)) < np.where(logs.action == 1, 0.15, 0.03)
     check = find_check(
-        check_logs(logs.with_values(reward=np.where(often, value, np.minimum(logs.reward, 3500)))), PILES_NAME
+        check_logs(logs.with_values(outcome=np.where(often, value, np.minimum(logs.outcome, 3500)))), PILES_NAME
     )
     assert check.verdict == "unsafe"
-    assert f"'reward' is {value:g} in" in check.reason
+    assert f"'outcome' is {value:g} in" in check.reason
 
 
 def test_outcomes_of_few_values_or_without_piles_have_nothing_to_compare():
@@ -148,7 +148,7 @@ def test_outcomes_of_few_values_or_without_piles_have_nothing_to_compare():
     answers = np.clip(np.round(rng.normal(3, 1.5, len(logs)) + logs.action), 0, 10)
     minutes = np.round(rng.exponential(np.where(logs.action == 1, 14, 9)))
     for outcome in (answers, (answers > 3).astype(float), minutes):
-        check = find_check(check_logs(logs.with_values(reward=outcome)), PILES_NAME)
+        check = find_check(check_logs(logs.with_values(outcome=outcome)), PILES_NAME)
         assert check.verdict == "fine" and check.numbers["piles"] == []
 
 
@@ -210,7 +210,7 @@ def test_the_audit_says_that_a_robust_critic_is_no_remedy():
 
 
 def check_screen(found):
-    read = StudyLogs(found.logs, found.logs.reward, {}, np.arange(len(found.logs)), found)
+    read = StudyLogs(found.logs, found.logs.outcome, {}, np.arange(len(found.logs)), found)
     return find_check(check_logs(read), "screen")
 
 
@@ -221,7 +221,7 @@ def screen_people(seed, people=30):
 def test_unworn_when_not_prompted_is_unsafe_in_every_study():
     for seed in range(10):
         logs = contaminate(
-            screen_people(seed), mechanism="nonwear", values="reward", ratio=0.2, after="nothing", seed=seed
+            screen_people(seed), mechanism="nonwear", values="outcome", ratio=0.2, after="nothing", seed=seed
         ).logs
         found = check_screen(screen(logs))
         assert found.verdict == "unsafe"
@@ -246,7 +246,7 @@ def test_numbers_of_the_screen_are_handed_on():
         "counts": found.counts(),
         "treatment": [difference.to_dict() for difference in found.treatment],
     }
-    assert "By column: engagement, fatigue, reward, weather (not worn, 1,260 each)" in check.reason
+    assert "By column: engagement, fatigue, outcome, weather (not worn, 1,260 each)" in check.reason
     clean = check_screen(screen(screen_people(2)))
     assert clean.numbers["counts"] == {} and "By column" not in clean.reason and clean.remedy == ""
 

@@ -23,7 +23,7 @@ kind = "yes/no"
 [actions]
 column = "sent"
 {design}
-[reward]
+[outcome]
 column = "y"
 [effects]
 controls = ["x"]
@@ -31,7 +31,7 @@ controls = ["x"]
 name = "ts"
 """
 ROLES = {"participant": "participant", "time": "time", "treatment": "sent", "outcome": "y"}
-LOGS = {"participant": "participant", "time": "time", "state": ["x", "home"], "action": "sent", "reward": "y"}
+LOGS = {"participant": "participant", "time": "time", "state": ["x", "home"], "action": "sent", "outcome": "y"}
 
 
 def make_table(people=20, points=40, seed=1, effect=20.0):
@@ -181,7 +181,7 @@ def test_shares_are_named_in_the_unit_of_the_file(tmp_path):
     pyarrow.csv.write_csv(pa.table(table), tmp_path / "logs.csv")
     study = sf.Study.parse(
         '[columns]\nparticipant = "participant"\ntime = "time"\nprobability = "p"\n[state.warm]\n'
-        'scaling = { centre = 20, scale = 5 }\n[actions]\ncolumn = "sent"\n[reward]\ncolumn = "y"\n'
+        'scaling = { centre = 20, scale = 5 }\n[actions]\ncolumn = "sent"\n[outcome]\ncolumn = "y"\n'
     )
     check = find_check(check_logs(study.read(tmp_path / "logs.csv"), study), "balance")
     middle = f"{np.median(warm):.3g}"

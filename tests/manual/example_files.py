@@ -19,7 +19,7 @@ probability = "probability"
 [state.engagement]
 [state.fatigue]
 
-[reward]
+[outcome]
 column = "steps"
 
 [method]
@@ -50,7 +50,7 @@ def write_logs(path, seed, people=10, points=40):
     sim = sf.simulators.HeartSteps(participants=people)
     frame = sim.collect(sf.policies.coin(2), decision_points=points, seed=seed).to_frame("pandas")
     frame["participant"] += 100 * seed  # other people
-    frame.rename(columns={"reward": "steps"}).to_csv(path, index=False)
+    frame.rename(columns={"outcome": "steps"}).to_csv(path, index=False)
 
 
 def write_trial(path, people=20, points=40):

@@ -96,8 +96,8 @@ MISTAKES = [
     ),
     Mistake(
         "init with a column that is not there",
-        command("init", "logs.csv", "--out", "s.toml", "--outcome", "rward"),
-        "logs.csv: there is no column 'rward' (did you mean 'reward'?) for outcome; the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'reward']",
+        command("init", "logs.csv", "--out", "s.toml", "--outcome", "outcme"),
+        "logs.csv: there is no column 'outcme' (did you mean 'outcome'?) for outcome; the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'outcome']",
     ),
     Mistake(
         "init where nothing is left for the state",
@@ -106,7 +106,7 @@ MISTAKES = [
             "few.csv",
             "--out",
             "s.toml",
-            before=write("few.csv", "participant,time,action,reward\n1,1,0,2\n1,2,1,3\n"),
+            before=write("few.csv", "participant,time,action,outcome\n1,1,0,2\n1,2,1,3\n"),
         ),
         "few.csv: no column is left that could be a state variable; a policy needs at least one",
     ),
@@ -232,7 +232,7 @@ MISTAKES = [
     Mistake(
         "import of another file",
         command("import", "heartsteps-v1", "logs.csv"),
-        "logs.csv: there is no column 'user.index'; the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'reward']",
+        "logs.csv: there is no column 'user.index'; the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'outcome']",
     ),
     Mistake(
         "import into a folder that is there",
@@ -261,8 +261,8 @@ MISTAKES = [
     ),
     Mistake(
         "rehearse with a pilot whose outcome never varies",
-        command("rehearse", "one.csv", before=spoil_pilot(lambda row: True, reward="7")),
-        "the pilot's outcome is always 7, so its spread cannot be learned; name the column that varies as [reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+        command("rehearse", "one.csv", before=spoil_pilot(lambda row: True, outcome="7")),
+        "the pilot's outcome is always 7, so its spread cannot be learned; name the column that varies as [outcome] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
         "rehearse with a pilot in which nobody is available",
@@ -276,7 +276,7 @@ MISTAKES = [
     ),
     Mistake(
         "rehearse with a pilot whose outcome is coded 1 and 2",
-        command("rehearse", "one.csv", before=spoil_pilot(reward=lambda row: "2" if row["weather"] > "0" else "1")),
+        command("rehearse", "one.csv", before=spoil_pilot(outcome=lambda row: "2" if row["weather"] > "0" else "1")),
         "the pilot's outcome has only the values 1 and 2, and no family suits it; code it as 0 and 1",
     ),
     Mistake(
@@ -291,8 +291,8 @@ MISTAKES = [
     ),
     Mistake(
         "size with a pilot whose outcome never varies",
-        command(*SIZE, before=spoil_pilot(reward="7")),
-        "the pilot's outcome is always 7, so its spread cannot be learned; name the column that varies as [reward] column, or give the numbers yourself and leave --pilot out",
+        command(*SIZE, before=spoil_pilot(outcome="7")),
+        "the pilot's outcome is always 7, so its spread cannot be learned; name the column that varies as [outcome] column, or give the numbers yourself and leave --pilot out",
     ),
     Mistake(
         "size with a pilot in which nothing was sent",
@@ -301,7 +301,7 @@ MISTAKES = [
     ),
     Mistake(
         "size with a pilot whose outcome follows from the action",
-        command(*SIZE, before=spoil_pilot(reward=lambda row: row["action"])),
+        command(*SIZE, before=spoil_pilot(outcome=lambda row: row["action"])),
         "controls and treatment explain the pilot's outcome exactly, so it says nothing about the spread; give a longer pilot, or name fewer controls in [effects]",
     ),
     Mistake(
@@ -320,13 +320,13 @@ MISTAKES = [
     ),
     Mistake(
         "effects of an outcome that follows from the action",
-        command("effects", "one.csv", before=spoil_pilot(reward=lambda row: row["action"])),
-        "the 6 participants that count show exactly the same effect, so its uncertainty cannot be estimated; check the column 'reward', or wait for more decision points",
+        command("effects", "one.csv", before=spoil_pilot(outcome=lambda row: row["action"])),
+        "the 6 participants that count show exactly the same effect, so its uncertainty cannot be estimated; check the column 'outcome', or wait for more decision points",
     ),
     Mistake(
         "rehearse without a pilot and without a range of the outcome",
         command("rehearse"),
-        "the study does not say how the outcome varies; write [reward] range = [0, 100], or give mean, sd",
+        "the study does not say how the outcome varies; write [outcome] range = [0, 100], or give mean, sd",
     ),
     Mistake(
         "rehearse with a plan that is not there",

@@ -35,7 +35,7 @@ levels = ["other", "home"]
 [actions]
 column = "sent"
 
-[reward]
+[outcome]
 column = "steps"
 transform = "log(x + 0.5)"
 
@@ -158,7 +158,7 @@ def both_probabilities() -> pa.Table:
     sent = (rng.random(600) < 0.7).astype(int)
     return pa.table(
         {"participant": np.repeat(np.arange(12), 50), "time": np.tile(np.arange(50), 12), "mood": rng.normal(size=600),
-         "action": sent, "reward": rng.normal(size=600), "p_sent": np.full(600, 0.7),
+         "action": sent, "outcome": rng.normal(size=600), "p_sent": np.full(600, 0.7),
          "p_taken": np.where(sent == 1, 0.7, 0.3)}
     )  # fmt: skip
 

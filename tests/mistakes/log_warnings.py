@@ -22,7 +22,7 @@ time = "time"
 [state.temperature]
 [actions]
 names = ["nothing", "walk"]
-[reward]
+[outcome]
 column = "steps"
 """
 
@@ -155,7 +155,7 @@ MISTAKES = [
     Mistake(
         "Zeros after nothing: a watch that is put on when it buzzes, or a prompt that works",
         warn(zero_after_nothing),
-        "unsafe: values by action: 'steps' is 0 in 38.6 % after 'nothing' and 0.0 % after 'walk' (difference −38.6 percentage points, 95 % interval −42.4 to −34.3; p < 0.001); there are two explanations: the prompt changed what people did, or it changed what was recorded (people put the watch on when it buzzes, an unanswered question is stored as a number). Look at when the device was worn, or ask participants. If people did this, write zero = \"real\" in [reward]: the difference then counts as an effect. If not, write missing = [0] there, and make recording independent of the prompt; until then do not rely on effects, values or policies",
+        "unsafe: values by action: 'steps' is 0 in 38.6 % after 'nothing' and 0.0 % after 'walk' (difference −38.6 percentage points, 95 % interval −42.4 to −34.3; p < 0.001); there are two explanations: the prompt changed what people did, or it changed what was recorded (people put the watch on when it buzzes, an unanswered question is stored as a number). Look at when the device was worn, or ask participants. If people did this, write zero = \"real\" in [outcome]: the difference then counts as an effect. If not, write missing = [0] there, and make recording independent of the prompt; until then do not rely on effects, values or policies",
     ),
     Mistake(
         "Three participants who count thousands of steps",

@@ -29,9 +29,9 @@ policy = "fixed"
 column = "sent"
 names = ["nothing", "prompt"]
 {actions}
-[reward]
+[outcome]
 column = "steps"
-{reward}
+{outcome}
 [method]
 name = "ro-accb"
 pooling = "all"
@@ -146,7 +146,7 @@ class MisleadingFile:
     columns: str = 'probability = "p"'
     states: tuple[str, ...] = ("home", "x")
     actions: str = ""
-    reward: str = ""
+    outcome: str = ""
 
     def write(self, seed: int) -> None:
         """Write logs.csv and study.toml into this folder."""
@@ -154,7 +154,7 @@ class MisleadingFile:
         table = pa.table({name: pa.array(values, from_pandas=True) for name, values in trial.items()})
         pa.csv.write_csv(table, "logs.csv")
         states = "".join(f"[state.{name}]\n" for name in self.states)
-        text = STUDY.format(columns=self.columns, states=states, actions=self.actions, reward=self.reward)
+        text = STUDY.format(columns=self.columns, states=states, actions=self.actions, outcome=self.outcome)
         Path("study.toml").write_text(text, encoding="utf-8")
 
 
@@ -228,7 +228,7 @@ FILES = (
         everywhere("participants and availability"),
     ),
     MisleadingFile(
-        "the plausible range drops most outcomes", make_trial, everywhere("plausible ranges"), reward="range = [0, 300]"
+        "the plausible range drops most outcomes", make_trial, everywhere("plausible ranges"), outcome="range = [0, 300]"
     ),
     MisleadingFile(
         "a column of availability is not named",

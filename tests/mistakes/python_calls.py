@@ -10,9 +10,9 @@ import surefoot as sf
 from tests.mistakes.catalogue import Mistake
 from tests.mistakes.given import both_probabilities, trial, unbalanced
 
-ROLES = {"participant": "participant", "time": "time", "state": ["weather"], "action": "action", "reward": "reward"}
+ROLES = {"participant": "participant", "time": "time", "state": ["weather"], "action": "action", "outcome": "outcome"}
 
-EFFECT = {"participant": "participant", "time": "time", "treatment": "action", "outcome": "reward"}
+EFFECT = {"participant": "participant", "time": "time", "treatment": "action", "outcome": "outcome"}
 MISREAD = {"probability": "p_sent", "probability_of": "action taken"}
 
 
@@ -33,8 +33,8 @@ def policies():
     return sf.method("accb").fit(trial()).policies_
 
 
-def arrays(state=(2, 3, 1), action=(2, 3), reward=(2, 3), **more):
-    return lambda: sf.Trajectories.from_arrays(np.zeros(state), np.zeros(action), np.zeros(reward), **more)
+def arrays(state=(2, 3, 1), action=(2, 3), outcome=(2, 3), **more):
+    return lambda: sf.Trajectories.from_arrays(np.zeros(state), np.zeros(action), np.zeros(outcome), **more)
 
 
 def rehearsal(**more):
@@ -72,12 +72,12 @@ MISTAKES = [
     ),
     Mistake(
         "from_frame with a column that is not there",
-        frame(reward="rewrad"),
-        "there is no column 'rewrad' (did you mean 'reward'?); the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'reward']",
+        frame(outcome="outcmoe"),
+        "there is no column 'outcmoe' (did you mean 'outcome'?); the table has ['participant', 'time', 'weather', 'engagement', 'fatigue', 'available', 'action', 'probability', 'outcome']",
     ),
     Mistake(
         "from_frame with a column in two roles",
-        frame(reward="weather"),
+        frame(outcome="weather"),
         "column 'weather' is named twice; every role needs a column of its own",
     ),
     Mistake("from_frame without a state", frame(state=[]), "state must list at least one column, for example state=['s1']"),
@@ -152,7 +152,9 @@ MISTAKES = [
         "state has 2 axes; it needs three: (people, decision points, state variables)",
     ),
     Mistake(
-        "from_arrays with rewards of another shape", arrays(reward=(3, 2)), "reward has shape (3, 2); state asks for (2, 3)"
+        "from_arrays with outcomes of another shape",
+        arrays(outcome=(3, 2)),
+        "outcome has shape (3, 2); state asks for (2, 3)",
     ),
     Mistake(
         "from_arrays with one id for two people",
@@ -167,8 +169,8 @@ MISTAKES = [
     ),
     Mistake(
         "with_values of another shape",
-        lambda: trial().with_values(reward=np.zeros(3)),
-        "reward must be finite or missing and of shape (240,)",
+        lambda: trial().with_values(outcome=np.zeros(3)),
+        "outcome must be finite or missing and of shape (240,)",
     ),
     Mistake(
         "method in capitals",
@@ -308,7 +310,7 @@ MISTAKES = [
     ),
     Mistake(
         "a pilot with one participant",
-        rehearsal(state=(1, 3, 1), action=(1, 3), reward=(1, 3)),
+        rehearsal(state=(1, 3, 1), action=(1, 3), outcome=(1, 3)),
         "a pilot with one participant does not say how people differ; give at least two, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
@@ -319,13 +321,13 @@ MISTAKES = [
     Mistake(
         "a pilot whose outcome never varies",
         rehearsal(probability=np.full((2, 3), 0.5)),
-        "the pilot's outcome is always 0, so its spread cannot be learned; name the column that varies as [reward] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
+        "the pilot's outcome is always 0, so its spread cannot be learned; name the column that varies as [outcome] column, or rehearse without a pilot: leave the file out, in Python sf.rehearsal.from_study(study, …)",
     ),
     Mistake(
         "a rehearsal without a pilot and without a range of the outcome",
         lambda: sf.rehearsal.from_study(
             sf.Study.parse('[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n'), seed=1
         ),
-        "the study does not say how the outcome varies; write [reward] range = [0, 100], or give mean, sd",
+        "the study does not say how the outcome varies; write [outcome] range = [0, 100], or give mean, sd",
     ),
 ]

@@ -10,7 +10,7 @@ from tests.mistakes.catalogue import Mistake
 from tests.service.support.client import CONTEXT, Client, request
 from tests.service.support.trials import STUDY
 
-OUTCOME = {"decision_id": "f" * 32, "proximal_outcome": 1, "timestamp": "2026-03-01T12:00:00Z"}
+OUTCOME = {"decision_id": "f" * 32, "outcome": 1, "timestamp": "2026-03-01T12:00:00Z"}
 
 
 @cache
@@ -129,8 +129,8 @@ MISTAKES = [
     ),
     Mistake(
         "an outcome as text",
-        ask({**OUTCOME, "proximal_outcome": "5"}, "/outcomes"),
-        "proximal_outcome is a finite number, or null where it is known to be missing",
+        ask({**OUTCOME, "outcome": "5"}, "/outcomes"),
+        "outcome is a finite number, or null where it is known to be missing",
     ),
     Mistake("an outcome of a decision that was never made", ask(OUTCOME, "/outcomes"), "there is no such decision"),
     Mistake(
@@ -146,8 +146,8 @@ MISTAKES = [
     ),
     Mistake(
         "a misspelt field in a batch, in that outcome's receipt",
-        read_refusal({"outcomes": [OUTCOME, {**OUTCOME, "proximal_outcom": 1}]}),
-        "there is no field 'proximal_outcom' (did you mean 'proximal_outcome'?); there are decision_id, proximal_outcome, timestamp, action_prob",
+        read_refusal({"outcomes": [OUTCOME, {**OUTCOME, "outcom": 1}]}),
+        "there is no field 'outcom' (did you mean 'outcome'?); there are decision_id, outcome, timestamp, action_prob",
     ),
     Mistake(
         "an index that leaves none for later decision points",

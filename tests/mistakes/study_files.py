@@ -47,13 +47,13 @@ MISTAKES = [
     ),
     Mistake(
         "A section with a typing mistake",
-        key("[reward]", "[rewards]"),
-        "study.toml: line 20, key 'rewards': unknown key (did you mean 'reward'?); valid here are file, columns, state, actions, reward, collection, screen, questionnaire, method, probability_limits, effects, monitoring, trial, groups",
+        key("[outcome]", "[outcomes]"),
+        "study.toml: line 20, key 'outcomes': unknown key (did you mean 'outcome'?); valid here are file, columns, state, actions, outcome, collection, screen, questionnaire, method, probability_limits, effects, monitoring, trial, groups",
     ),
     Mistake(
         "A section that is missing",
         key("[columns]", "[colums]"),
-        "study.toml: line 1, key 'colums': unknown key (did you mean 'columns'?); valid here are file, columns, state, actions, reward, collection, screen, questionnaire, method, probability_limits, effects, monitoring, trial, groups (and 1 more)",
+        "study.toml: line 1, key 'colums': unknown key (did you mean 'columns'?); valid here are file, columns, state, actions, outcome, collection, screen, questionnaire, method, probability_limits, effects, monitoring, trial, groups (and 1 more)",
     ),
     Mistake(
         "A key with a typing mistake",
@@ -68,7 +68,7 @@ MISTAKES = [
     Mistake(
         "A number where a column's name belongs",
         key('column = "steps"', "column = 3"),
-        "study.toml: line 21, key 'reward.column': must be text in quotes; got 3",
+        "study.toml: line 21, key 'outcome.column': must be text in quotes; got 3",
     ),
     Mistake(
         "A column with two roles",
@@ -222,7 +222,7 @@ MISTAKES = [
     Mistake(
         "A transform that does not exist",
         key("log(x + 0.5)", "ln(x)"),
-        "study.toml: line 22, key 'reward.transform': 'ln(x)' is not a transform; write 'none', 'sqrt', or 'log(x + 0.5)' with your number",
+        "study.toml: line 22, key 'outcome.transform': 'ln(x)' is not a transform; write 'none', 'sqrt', or 'log(x + 0.5)' with your number",
     ),
     Mistake(
         "A method with a typing mistake",

@@ -36,7 +36,7 @@ column = "sent"
 range = [-5, 5]
 [state.dose]
 derived = "dose"
-[reward]
+[outcome]
 column = "outcome"
 range = [-20, 20]
 [method]
@@ -115,15 +115,15 @@ def test_resampled_people_repeat_their_decision_points_without_effects():
     people = sf.rehearsal.fit_pilot(record.logs, STUDY, per_day=4, draws=2)
 
     def difference(logs):
-        known = logs.available & ~np.isnan(logs.reward)
-        return logs.reward[known & (logs.action > 0)].mean() - logs.reward[known & (logs.action == 0)].mean()
+        known = logs.available & ~np.isnan(logs.outcome)
+        return logs.outcome[known & (logs.action > 0)].mean() - logs.outcome[known & (logs.action == 0)].mean()
 
     spread = people.effects.spread
     again = people.start(seed=1).advance(sf.policies.coin(2), 24).logs()
     assert difference(record.logs) > 1.0 * spread
     assert abs(difference(again)) < 0.3 * spread
     assert_array_equal(again.available, record.logs.available)
-    assert_array_equal(np.isnan(again.reward), np.isnan(record.logs.reward))
+    assert_array_equal(np.isnan(again.outcome), np.isnan(record.logs.outcome))
 
 
 def test_blocks_do_not_depend_on_their_size(trial):

@@ -58,7 +58,7 @@ def actor_objective_by_tuple(theta, states, kept, w, penalty, actions=2):
 
 
 def actor_objective(theta, z, expected, kept, penalty):
-    """The same with the decision points in arrays: z (decision points, p + 1), expected rewards (decision points,
+    """The same with the decision points in arrays: z (decision points, p + 1), expected outcomes (decision points,
     actions)."""
     logits = np.column_stack([np.zeros(len(z)), z @ theta.reshape(expected.shape[1] - 1, -1).T])
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -69,7 +69,7 @@ def actor_objective(theta, z, expected, kept, penalty):
 def slsqp_actor(z, expected, kept, penalty, radius=None) -> OptimizeResult:
     """The paper's way: sequential quadratic programming with finite differences, from zero.
 
-    The objective is divided by the spread of the expected rewards, or SLSQP's absolute tolerances would decide.
+    The objective is divided by the spread of the expected outcomes, or SLSQP's absolute tolerances would decide.
     """
     scale = np.abs(expected - expected[:, :1]).max() or 1.0
     constraints = []

@@ -32,7 +32,7 @@ derived = "dose"
 discount = 0.9
 [actions]
 column = "action"
-[reward]
+[outcome]
 column = "outcome"
 [trial]
 day_boundary = 3

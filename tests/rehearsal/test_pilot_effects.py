@@ -17,7 +17,7 @@ TIRING = "tiring"
 
 
 class Lasting(HeartSteps):
-    """HeartSteps whose state does not respond to prompts; each adds `slope` to later rewards, decaying by `memory`."""
+    """HeartSteps whose state does not respond to prompts; each adds `slope` to later outcomes, decaying by `memory`."""
 
     def __init__(self, participants, slope=0.0, memory=0.9):
         super().__init__(participants)
@@ -31,9 +31,9 @@ class Lasting(HeartSteps):
         return state[:3]
 
     def advance(self, state, action, numbers):
-        following, reward = super().advance(state[:3], action, numbers)
+        following, outcome = super().advance(state[:3], action, numbers)
         dose = self._memory * state[3] + action
-        return np.concatenate([following, dose[None]]), reward + self._slope * state[3]
+        return np.concatenate([following, dose[None]]), outcome + self._slope * state[3]
 
 
 WORLDS = {
@@ -47,7 +47,8 @@ WORLDS = {
 def compare(simulator, points, seed):
     """never − coin and always − never."""
     means = {
-        name: simulator.collect(policy, decision_points=points, seed=seed).reward.mean() for name, policy in POLICIES.items()
+        name: simulator.collect(policy, decision_points=points, seed=seed).outcome.mean()
+        for name, policy in POLICIES.items()
     }
     return means["never"] - means["coin"], means["always"] - means["never"]
 
@@ -70,8 +71,8 @@ def test_simulated_policies_differ_as_in_truth(world):
 @pytest.mark.parametrize("world", [TIRING, "nothing later", "slow burden"])
 def test_intervals_of_later_effects_hold_the_truth_in_most_pilots(world):
     simulator = WORLDS[world](4000)
-    rewards = {name: simulator.collect(policy, decision_points=150, seed=2).reward for name, policy in POLICIES.items()}
-    coin = rewards["coin"].reshape(4000, 150).mean() - rewards["never"].reshape(4000, 150).mean()
+    outcomes = {name: simulator.collect(policy, decision_points=150, seed=2).outcome for name, policy in POLICIES.items()}
+    coin = outcomes["coin"].reshape(4000, 150).mean() - outcomes["never"].reshape(4000, 150).mean()
     now = 0.5 * BETA[12] * (BETA[7] + (BETA[9] * 0.5 * BETA[2] / (1 - BETA[1]) if world == TIRING else 0.0))
     inside = []
     for seed in range(40):
@@ -130,10 +131,10 @@ def test_chances_and_counts_move_by_as_much_as_the_effect():
     binary = (rng.random(shape) < 0.3 + 0.15 * sent).astype(float)
     counts = np.where(rng.random(shape) < 0.6 + 0.1 * sent, rng.poisson(3 + sent) + 1.0, 0.0)
     plain = sf.Study.parse('[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n')
-    for reward, family in ((binary, "binary"), (counts, "zeros")):
-        truth = reward[sent].mean() - reward[~sent].mean()
+    for outcome, family in ((binary, "binary"), (counts, "zeros")):
+        truth = outcome[sent].mean() - outcome[~sent].mean()
         pilot = sf.Trajectories.from_arrays(
-            rng.normal(size=(*shape, 1)), sent.astype(int), reward, probability=np.full(shape, 0.5), state_names=("s1",)
+            rng.normal(size=(*shape, 1)), sent.astype(int), outcome, probability=np.full(shape, 0.5), state_names=("s1",)
         )
         model = sf.rehearsal.fit_pilot(pilot, plain, per_day=5)
         assert model.outcome.family == family
@@ -142,8 +143,8 @@ def test_chances_and_counts_move_by_as_much_as_the_effect():
         _, gain = compare(people, 60, 2)
         assert_allclose(gain, truth, atol=0.25 * truth)
         assert_allclose(
-            np.mean(people.collect(POLICIES["coin"], decision_points=60, seed=2).reward == 0),
-            np.mean(reward == 0),
+            np.mean(people.collect(POLICIES["coin"], decision_points=60, seed=2).outcome == 0),
+            np.mean(outcome == 0),
             atol=0.03,
         )
 
@@ -153,12 +154,12 @@ def test_earlier_prompts_that_lower_the_effect_of_a_prompt_count_once():
     rng = np.random.default_rng(8)
     sent = rng.random((100, 60)) < 0.5
     before = np.pad(sent, ((0, 0), (1, 0)))[:, :-1]
-    reward = 3 + sent * (0.5 - 0.4 * before) + 0.1 * rng.standard_normal(sent.shape)
+    outcome = 3 + sent * (0.5 - 0.4 * before) + 0.1 * rng.standard_normal(sent.shape)
     plain = sf.Study.parse('[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n')
     pilot = sf.Trajectories.from_arrays(
         rng.normal(size=(*sent.shape, 1)),
         sent.astype(int),
-        reward,
+        outcome,
         probability=np.full(sent.shape, 0.5),
         state_names=("s1",),
     )
@@ -174,14 +175,12 @@ def test_nine_people_under_a_bandit_leave_wide_intervals_around_the_effect_of_th
     sent = rng.random(shape) < chance
     brushed = rng.random(shape) < rng.uniform(0.3, 0.9, (9, 1))
     seconds = np.where(brushed, np.floor(180 - 180 * rng.random(shape) ** 2.5), 0.0)
-    text = (
-        '[columns]\nparticipant = "participant"\ntime = "time"\n[state.evening]\nkind = "yes/no"\n[reward]\nrange = [0, 180]'
-    )
+    text = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.evening]\nkind = "yes/no"\n'
     evening = np.broadcast_to((np.arange(75) % 2)[:, None], (*shape, 1)).astype(float)
     pilot = sf.Trajectories.from_arrays(
         evening, sent.astype(int), seconds, probability=np.where(sent, chance, 1 - chance), state_names=("evening",)
     )
-    study = sf.Study.parse(text)
+    study = sf.Study.parse(text + "[outcome]\nrange = [0, 180]")
     analysis, estimator, _ = plan_primary_effect(study)
     effect = float(estimate_primary_effect(study, pilot, analysis, estimator).params[0])
     model = sf.rehearsal.fit_pilot(pilot, study, per_day=2)
@@ -202,12 +201,12 @@ def test_nine_people_under_a_bandit_leave_wide_intervals_around_the_effect_of_th
 def test_the_first_draws_are_the_same_however_many_there_are():
     rng = np.random.default_rng(10)
     sent = rng.random((6, 20)) < 0.5
-    reward = np.where(rng.random(sent.shape) < 0.5, rng.poisson(3, sent.shape) + 1.0, 0.0)
+    outcome = np.where(rng.random(sent.shape) < 0.5, rng.poisson(3, sent.shape) + 1.0, 0.0)
     plain = sf.Study.parse('[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n')
     pilot = sf.Trajectories.from_arrays(
         rng.normal(size=(*sent.shape, 1)),
         sent.astype(int),
-        reward,
+        outcome,
         probability=np.full(sent.shape, 0.5),
         state_names=("s1",),
     )

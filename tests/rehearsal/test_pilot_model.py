@@ -45,7 +45,7 @@ def test_several_actions_are_said_to_act_alike():
     action = np.where(logs.action > 0, 1 + (rng.random(len(logs)) < 0.5), 0)
     names = ("nothing", "walk", "stretch")
     three = sf.Trajectories.from_arrays(
-        *(values.reshape(8, 20, *values.shape[1:]) for values in (logs.state, action, logs.reward)),
+        *(values.reshape(8, 20, *values.shape[1:]) for values in (logs.state, action, logs.outcome)),
         probability=np.where(action == 0, 0.5, 0.25).reshape(8, 20),
         state_names=logs.state_names,
         actions=names,
@@ -63,9 +63,9 @@ def test_with_the_pilots_own_prompts_everybody_lives_through_the_pilot_again(mod
     simulation = model.in_environment(environment).start(seed=1)
     for t in range(90):
         simulation.step(model.people.sent[None, :, t].astype(int), np.full((1, 30), 0.5))
-    known = ~np.isnan(model.people.reward)
-    assert_allclose(simulation.rewards[0][known], model.people.reward[known], atol=1.0)  # rounded by chance
-    assert (simulation.rewards[0][known] == 0).tolist() == (model.people.reward[known] == 0).tolist()
+    known = ~np.isnan(model.people.outcome)
+    assert_allclose(simulation.rewards[0][known], model.people.outcome[known], atol=1.0)  # rounded by chance
+    assert (simulation.rewards[0][known] == 0).tolist() == (model.people.outcome[known] == 0).tolist()
     assert_array_equal(np.isnan(simulation.reported[0]), ~known)
     assert_array_equal(simulation.available[0], model.people.available)
     mood = simulation.states[0, ..., 0]
@@ -82,13 +82,13 @@ def test_pieces_equal_the_whole_to_the_bit(model):
     for name in FIELDS:
         assert_array_equal(getattr(pieces, name), getattr(whole, name))
     collected = model.collect(COIN, decision_points=60, seed=3)
-    assert_array_equal(collected.reward, whole.logs(0).reward)
+    assert_array_equal(collected.outcome, whole.logs(0).outcome)
 
 
 def test_a_person_is_the_same_in_any_company(model):
     few, many = model.draw_people(3, seed=5), model.draw_people(20, seed=5)
     one, other = (people.collect(COIN, decision_points=20, seed=1) for people in (few, many))
-    assert_array_equal(one.reward, other.reward[:60])
+    assert_array_equal(one.outcome, other.outcome[:60])
     assert_array_equal(one.state, other.state[:60])
     part = many.of(slice(1, 3), NUMPY)
     assert_array_equal(part.person, many.person[1:3])
@@ -144,9 +144,9 @@ def test_pilots_that_say_nothing_are_refused():
     rng = np.random.default_rng(0)
     plain = sf.Study.parse(HEARTSTEPS)
 
-    def logs(people=4, reward=None, probability=0.5):
+    def logs(people=4, outcome=None, probability=0.5):
         shape = (people, 30)
-        outcome = rng.standard_normal(shape) if reward is None else np.full(shape, reward)
+        outcome = rng.standard_normal(shape) if outcome is None else np.full(shape, outcome)
         return sf.Trajectories.from_arrays(
             rng.standard_normal((*shape, 3)),
             rng.integers(0, 2, shape),
@@ -158,8 +158,8 @@ def test_pilots_that_say_nothing_are_refused():
     for pilot, words in (
         (logs(people=1), r"one participant does not say how people differ.*from_study"),
         (logs(probability=np.nan), "probabilities are missing; log them"),
-        (logs(reward=2.0), r"outcome is always 2.*from_study"),
-        (logs(reward=np.nan), "outcome is always missing"),
+        (logs(outcome=2.0), r"outcome is always 2.*from_study"),
+        (logs(outcome=np.nan), "outcome is always missing"),
     ):
         with pytest.raises(sf.InputError, match=words):
             sf.rehearsal.fit_pilot(pilot, plain)

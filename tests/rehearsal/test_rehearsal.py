@@ -29,7 +29,7 @@ time = "time"
 [state.mood]
 range = [0, 10]
 scaling = { centre = 5.0, scale = 1.7 }
-[reward]
+[outcome]
 range = [0, 100]
 [method]
 name = "saccb"

@@ -20,7 +20,7 @@ available = "available"
 probability = "probability"
 [state.mood]
 range = [0, 10]
-[reward]
+[outcome]
 range = [0, 100]
 [method]
 name = "saccb"
@@ -53,8 +53,8 @@ def folder(tmp_path_factory):
     (record,) = run_trials(trial, sf.rehearsal.Candidate.with_method(study, "saccb"), plan.design, seeds=[99])
     decisions = write_trial(record, study.with_trial_columns(), folder / "export")
     frame = csv.read_csv(decisions)
-    position = frame.column_names.index("reward")
-    worse = frame.set_column(position, "reward", pa.array([10.0] * 100 + [11.0] * (len(frame) - 100)))
+    position = frame.column_names.index("outcome")
+    worse = frame.set_column(position, "outcome", pa.array([10.0] * 100 + [11.0] * (len(frame) - 100)))
     csv.write_csv(worse, folder / "worse.csv")
     updates = (folder / "export" / "decisions.updates.csv").read_text()
     (folder / "worse.updates.csv").write_text(updates.replace('"done"', '"refused"'))

@@ -22,12 +22,12 @@ def summarise(record, never, coin, harm=0.1):
 def test_the_numbers_of_a_trial_are_those_of_literal_loops():
     rng = np.random.default_rng(0)
     lengths = [12, 12, 9, 12, 4, 12, 12]
-    record, reward, sent, source = make_record(rng, lengths=lengths)
-    never, coin = (reward + rng.normal(0.2, 0.3, reward.shape) for _ in range(2))
+    record, outcome, sent, source = make_record(rng, lengths=lengths)
+    never, coin = (outcome + rng.normal(0.2, 0.3, outcome.shape) for _ in range(2))
     found = summarise(record, never, coin)
     means, shares, against, over = [], [], [], []
     for person, length in enumerate(lengths):
-        own = [reward[person, t] for t in range(length)]
+        own = [outcome[person, t] for t in range(length)]
         means.append(sum(own) / length)
         known = [sent[person, t] for t in range(length) if not np.isnan(sent[person, t])]
         shares.append(sum(known) / len(known))
@@ -42,17 +42,17 @@ def test_the_numbers_of_a_trial_are_those_of_literal_loops():
     assert found["over_coin"] == pytest.approx(np.mean(over))
     assert found["harmed"] == sum(one < -0.1 for one in against) / 7
     assert 0 < found["harmed"] < 1
-    first_day = [reward[person, t] for person in range(7) for t in range(3)]
+    first_day = [outcome[person, t] for person in range(7) for t in range(3)]
     assert found["outcome_by_day"][0] == pytest.approx(np.mean(first_day))
-    last = [reward[person, t] for person, length in enumerate(lengths) for t in range(9, 12) if t < length]
+    last = [outcome[person, t] for person, length in enumerate(lengths) for t in range(9, 12) if t < length]
     assert found["outcome_by_day"][3] == pytest.approx(np.mean(last))
     free = [source[i, t] for i, length in enumerate(lengths) for t in range(length) if source[i, t] >= 0]
     assert found["fallback"] == pytest.approx(np.mean([one == DECIDERS.index("fallback") for one in free]))
 
 
 def test_a_trial_is_not_harmed_by_itself():
-    record, reward, *_ = make_record(np.random.default_rng(1))
-    found = summarise(record, reward, reward)
+    record, outcome, *_ = make_record(np.random.default_rng(1))
+    found = summarise(record, outcome, outcome)
     assert (found["over_never"], found["over_coin"], found["harmed"]) == (0, 0, 0)
 
 
@@ -61,7 +61,7 @@ def test_the_primary_analysis_is_that_of_the_study_on_the_logs():
     record, *_ = make_record(np.random.default_rng(2), people=12, points=20, per_day=5)
     found = analyse_trial(study, record, *plan_primary_effect(study)[:2])
     direct = sf.effects.wcls(
-        record.logs.to_frame("pyarrow"), participant="participant", time="time", outcome="reward", treatment="action",
+        record.logs.to_frame("pyarrow"), participant="participant", time="time", outcome="outcome", treatment="action",
         probability="probability", probability_of="action taken", available="available", controls=["s1"],
     )  # fmt: skip
     assert (found["estimate"], found["standard_error"], found["p_value"]) == pytest.approx(
@@ -85,7 +85,7 @@ def test_what_cannot_be_analysed_says_why():
 def test_a_primary_analysis_of_something_else_is_replaced_and_said():
     study = sf.Study.parse(STUDY + '\noutcome = "weight"\nestimator = "dcee"')
     analysis, estimator, note = plan_primary_effect(study)
-    assert (analysis.outcome, estimator) == ("reward", "wcls")
+    assert (analysis.outcome, estimator) == ("outcome", "wcls")
     assert note.startswith("The primary analysis (dcee of weight)")
 
 
@@ -103,10 +103,10 @@ def test_logs_in_memory_are_analysed_as_those_of_a_file(tmp_path):
 
 
 def test_updates_are_counted_by_how_they_ended():
-    record, reward, *_ = make_record(np.random.default_rng(1))
+    record, outcome, *_ = make_record(np.random.default_rng(1))
     states = ("done", "waiting", "done", "refused")
     updates = [UpdateRecord(day, state, ("rate",) if state == "refused" else (), None) for day, state in enumerate(states)]
-    found = summarise(replace(record, updates=updates), reward, reward)
+    found = summarise(replace(record, updates=updates), outcome, outcome)
     assert [found[f"updates_{state}"] for state in ("done", "refused", "waiting", "failed")] == [2, 1, 1, 0]
     assert found["refused_by"] == ["rate"]
 

@@ -83,7 +83,7 @@ def test_zeros_after_nothing_hold_rehearsed_updates_unless_they_are_real(monkeyp
     def propose(study, measured, *given, **more):
         logs = measured.logs
         unworn = (logs.action == 0) & (logs.time % 5 < 2)
-        spoilt = replace(measured, logs=logs.with_values(reward=np.where(unworn, 0.0, logs.reward)))
+        spoilt = replace(measured, logs=logs.with_values(outcome=np.where(unworn, 0.0, logs.outcome)))
         return propose_policy(study, spoilt, *given, **more)
 
     monkeypatch.setattr(trial_run, "propose_policy", propose)
@@ -91,7 +91,7 @@ def test_zeros_after_nothing_hold_rehearsed_updates_unless_they_are_real(monkeyp
     (held,) = run(design=design)
     assert {update.state for update in held.updates if update.day >= 5} == {"refused"}
     assert all("values by action" in update.refused_by for update in held.updates if update.day >= 5)
-    real = Study.parse(TEXT.replace("[method]", '[reward]\nzero = "real"\n[method]'))
+    real = Study.parse(TEXT.replace("[method]", '[outcome]\nzero = "real"\n[method]'))
     (learned,) = run(Candidate.with_method(real, "ro-saccb"), design)
     assert not any("values by action" in update.refused_by for update in learned.updates)
 
@@ -101,9 +101,9 @@ def test_a_trial_is_the_same_whatever_runs_beside_it():
     together = run(design=design, seeds=[5, 6])
     for seed, one in zip([5, 6], together, strict=True):
         (alone,) = run(design=design, seeds=[seed])
-        for name in ("day", "source", "reward", "left"):
+        for name in ("day", "source", "outcome", "left"):
             assert_array_equal(getattr(alone, name), getattr(one, name))
-        for name in ("state", "action", "probability", "reward", "time"):
+        for name in ("state", "action", "probability", "outcome", "time"):
             assert_array_equal(getattr(alone.logs, name), getattr(one.logs, name))
     assert len({one.logs.action.tobytes() for one in together}) == 2
 
@@ -117,11 +117,11 @@ def test_two_candidates_meet_the_same_chance():
 def test_late_outcomes_are_missing_at_the_end_and_too_late_ones_never_count():
     (record,) = run(Candidate.fixed(STUDY, 0.5), SMALL.model_copy(update={"outcome_delay": 3}))
     last = record.logs.time >= SMALL.decision_points - 3
-    assert_array_equal(np.isnan(record.logs.reward), last)
-    assert_array_equal(record.logs.reward[~last], record.reward[~last])
+    assert_array_equal(np.isnan(record.logs.outcome), last)
+    assert_array_equal(record.logs.outcome[~last], record.outcome[~last])
     strict = Study.parse(TEXT + "outcome_hours = 7\n")  # From 8:00 to 14:00 counts, from 20:00 to 8:00 does not.
     (record,) = run(Candidate.fixed(strict, 0.5), SMALL.model_copy(update={"outcome_delay": 1, "per_day": 3}))
-    assert_array_equal(np.isnan(record.logs.reward), record.logs.time % 3 == 2)
+    assert_array_equal(np.isnan(record.logs.outcome), record.logs.time % 3 == 2)
 
 
 def test_limits_on_prompts_hold_and_count_as_unavailable():

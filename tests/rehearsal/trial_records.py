@@ -14,18 +14,18 @@ def make_record(rng, people=7, points=12, per_day=3, lengths=None):
     action = rng.integers(0, 2, (people, points))
     available = rng.random((people, points)) < 0.8
     action = np.where(available, action, 0)
-    reward = rng.normal(size=(people, points))
+    outcome = rng.normal(size=(people, points))
     source = np.where(available, rng.choice([DECIDERS.index("policy"), DECIDERS.index("fallback")], (people, points)),
                       DECIDERS.index("unavailable"))  # fmt: skip
     probability = np.where(available, 0.5, 1.0)
     logs = Trajectories.from_arrays(
-        rng.normal(size=(people, points, 1)), action, reward, available=available, probability=probability, lengths=lengths
+        rng.normal(size=(people, points, 1)), action, outcome, available=available, probability=probability, lengths=lengths
     )
     inside = np.arange(points) < lengths[:, None]
     day = np.broadcast_to(np.arange(points) // per_day, inside.shape)
     made = TrialRecord(
-        study=STUDY, reported=StudyLogs(logs, logs.reward, {}, np.arange(len(logs))), version=np.zeros(len(logs), dtype=int),
-        day=day[inside], own_day=day[inside], reward=reward[inside], source=source[inside], updates=[],
-        left=np.where(lengths < points, lengths // per_day, np.nan),
+        study=STUDY, reported=StudyLogs(logs, logs.outcome, {}, np.arange(len(logs))),
+        version=np.zeros(len(logs), dtype=int), day=day[inside], own_day=day[inside], outcome=outcome[inside],
+        source=source[inside], updates=[], left=np.where(lengths < points, lengths // per_day, np.nan),
     )  # fmt: skip
-    return made, reward, np.where(available, action, np.nan), np.where(available, source, -1)
+    return made, outcome, np.where(available, action, np.nan), np.where(available, source, -1)

@@ -7,7 +7,7 @@ import pytest
 
 import surefoot as sf
 from surefoot import audit, evaluation, explain
-from surefoot.reports.numbers import RewardUnit
+from surefoot.reports.numbers import OutcomeUnit
 from tests.browser import CHROMIUM, WHY_NOT, Browser
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
@@ -32,7 +32,7 @@ def pages():
         "audit-ridge": audit.audit(sf.method("accb").fit(logs)).to_html(title=NASTY),
         "explain": pooled.to_html(title=NASTY, source=NASTY),
         "explain-linucb": linear.to_html(),
-        "evaluate": replace(found, unit=RewardUnit(NASTY)).to_html(title=NASTY),
+        "evaluate": replace(found, unit=OutcomeUnit(NASTY)).to_html(title=NASTY),
     }
 
 

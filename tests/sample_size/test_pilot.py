@@ -8,7 +8,7 @@ from surefoot.sample_size import estimate_nuisance, size_trial
 
 STUDY = Study.parse(
     '[columns]\nparticipant = "person"\ntime = "t"\navailable = "available"\nprobability = "p"\n'
-    '[state.x]\n[actions]\ncolumn = "sent"\n[reward]\ncolumn = "y"\n[effects]\ncontrols = ["x"]\n'
+    '[state.x]\n[actions]\ncolumn = "sent"\n[outcome]\ncolumn = "y"\n[effects]\ncontrols = ["x"]\n'
 )
 
 
@@ -21,7 +21,7 @@ def make_pilot(people=200, points=100, effect_sd=0.4, sd=1.5, binary=False, seed
     if binary:
         y = (rng.random(shape) < np.where(sent == 1, 0.35, 0.25)).astype(float)
     return Trajectories.from_arrays(
-        x[:, :, None], action=sent.astype(float), reward=y, available=available.astype(float),
+        x[:, :, None], action=sent.astype(float), outcome=y, available=available.astype(float),
         probability=np.where(sent == 1, 0.4, 0.6), state_names=["x"],
     )  # fmt: skip
 

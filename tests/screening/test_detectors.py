@@ -18,7 +18,7 @@ COLUMNS = (
     *(Column(name) for name in ITEMS),
     Column("took", "seconds"),
     Column("joined", "enrolment"),
-    Column("reward", "outcome", "watch"),
+    Column("outcome", "outcome", "watch"),
 )
 FILLINGS = {
     "all different": lambda shape: 1.0 + np.arange(np.prod(shape)).reshape(shape),
@@ -58,7 +58,7 @@ def test_the_screen_takes_one_to_five_values(filling):
         state = np.stack([filling((participants, points)), np.ones((participants, points))], axis=2)
         action = np.arange(participants * points).reshape(participants, points) % 2
         logs = sf.Trajectories.from_arrays(state, action, filling((participants, points)))
-        screened = screen(logs, devices={"s1": "watch", "reward": "watch"})
+        screened = screen(logs, devices={"s1": "watch", "outcome": "watch"})
         assert len(screened.logs) == participants * points
         assert len(screened.to_frame("pyarrow")) == len(screened.flags.row)
         for difference in screened.treatment:

@@ -12,12 +12,12 @@ from surefoot.screening import Questionnaire, TreatmentDifference, screen
 from surefoot.simulators import contaminate
 
 CLEAN = sf.simulators.HeartSteps(participants=30).collect(sf.policies.coin(2), decision_points=120, seed=3)
-DEVICES = dict.fromkeys((*CLEAN.state_names, "reward"), "wrist")
+DEVICES = dict.fromkeys((*CLEAN.state_names, "outcome"), "wrist")
 
 
 def steps(logs):
-    """The same study with a reward that has honest zeros and repeats, as steps have."""
-    return logs.with_values(reward=np.maximum(np.round(logs.reward / 100), 0.0))
+    """The same study with a outcome that has honest zeros and repeats, as steps have."""
+    return logs.with_values(outcome=np.maximum(np.round(logs.outcome / 100), 0.0))
 
 
 def mixed(seed=0):
@@ -40,7 +40,7 @@ FOUND = screen(MIXED, devices=DEVICES)
 
 def test_values_become_missing_and_nothing_else_changes():
     flags = FOUND.flags.row[FOUND.marks]
-    for before, after in ((MIXED.state, FOUND.logs.state), (MIXED.reward, FOUND.logs.reward)):
+    for before, after in ((MIXED.state, FOUND.logs.state), (MIXED.outcome, FOUND.logs.outcome)):
         gone = np.isnan(after) & ~np.isnan(before)
         assert_array_equal(after[~gone], before[~gone])
         assert np.isin(np.unique(np.nonzero(gone)[0]), flags).all()
@@ -58,7 +58,7 @@ def test_the_action_is_not_looked_at():
         time="time",
         state=list(MIXED.state_names),
         action="action",
-        reward="reward",
+        outcome="outcome",
     )
     again = screen(other, devices=DEVICES)
     for one, two in zip(FOUND.flags, again.flags, strict=True):
@@ -71,14 +71,14 @@ def test_nothing_after_the_next_decision_is_looked_at(last, seed):
     """Given what is usual, flags up to a decision point stay when everything after the next one's state changes."""
     rng = np.random.default_rng(seed)
     rows = MIXED.order.reshape(30, 120)
-    state, reward = MIXED.state.copy(), MIXED.reward.copy()
+    state, outcome = MIXED.state.copy(), MIXED.outcome.copy()
     later = rows[:, last + 1 :]
-    reward[later] = rng.choice([0.0, 7.0, 5000.0, np.nan], later.shape)
+    outcome[later] = rng.choice([0.0, 7.0, 5000.0, np.nan], later.shape)
     later = rows[:, last + 2 :]
     state[later] = rng.choice([0.0, 1.5, 99.0, -300.0], (*later.shape, 3))
-    changed = screen(MIXED.with_values(state=state, reward=reward), devices=DEVICES, usual=FOUND.usual)
+    changed = screen(MIXED.with_values(state=state, outcome=outcome), devices=DEVICES, usual=FOUND.usual)
     seen = rows[:, : last + 1].ravel()
-    assert_array_equal(np.isnan(FOUND.logs.reward)[seen], np.isnan(changed.logs.reward)[seen])
+    assert_array_equal(np.isnan(FOUND.logs.outcome)[seen], np.isnan(changed.logs.outcome)[seen])
     assert_array_equal(np.isnan(FOUND.logs.state)[seen], np.isnan(changed.logs.state)[seen])
 
 
@@ -110,7 +110,7 @@ def test_skewed_and_time_varying_data_are_left_alone():
 
 @pytest.mark.parametrize("after", ["nothing", "prompt"])
 def test_flags_that_depend_on_the_action_are_named(after):
-    logs = contaminate(CLEAN, mechanism="nonwear", values="reward", ratio=0.2, after=after, seed=4).logs
+    logs = contaminate(CLEAN, mechanism="nonwear", values="outcome", ratio=0.2, after=after, seed=4).logs
     found = screen(logs)
     (difference,) = found.treatment
     assert difference.differs
@@ -138,9 +138,9 @@ def test_flagged_outcomes_stay_where_the_outcome_is_only_reported():
     reported = screen(MIXED, devices=DEVICES, outcome=False)
     for name in ("row", "column", "detector", "reason", "score", "value"):
         assert_array_equal(getattr(FOUND.flags, name), getattr(reported.flags, name))
-    assert_array_equal(reported.logs.reward, MIXED.reward)
+    assert_array_equal(reported.logs.outcome, MIXED.outcome)
     assert_array_equal(reported.logs.state, FOUND.logs.state)
-    assert all(row["missing"] == 0 for row in reported.to_dict()["counts"] if row["column"] == "reward")
+    assert all(row["missing"] == 0 for row in reported.to_dict()["counts"] if row["column"] == "outcome")
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_questionnaires_among_the_state():
 
 
 def test_only_the_columns_that_are_named():
-    found = screen(MIXED, devices=DEVICES, columns=["reward"])
-    assert set(found.to_frame("pandas")["column"]) == {"reward"}
+    found = screen(MIXED, devices=DEVICES, columns=["outcome"])
+    assert set(found.to_frame("pandas")["column"]) == {"outcome"}
 
 
 @pytest.mark.parametrize(
@@ -186,4 +186,4 @@ def test_wrong_arguments_are_refused(wrong, words):
 
 def test_one_participant_with_one_decision_point():
     tiny = sf.Trajectories.from_arrays(np.zeros((1, 1, 2)), np.zeros((1, 1)), np.zeros((1, 1)))
-    assert len(screen(tiny, devices={"s1": "wrist", "reward": "wrist"}).logs) == 1
+    assert len(screen(tiny, devices={"s1": "wrist", "outcome": "wrist"}).logs) == 1

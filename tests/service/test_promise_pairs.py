@@ -26,8 +26,8 @@ from tests.service.support.trials import STUDY, answer, erase, fill, moment, upd
 SENTINEL = 7.7310625
 """A value that is looked for in files."""
 DERIVED = STUDY.replace(
-    "[reward]",
-    '[state.lately]\nderived = "outcome mean"\nstart = 0\n\n[state.day]\nderived = "day in study"\n\n[reward]',
+    "[outcome]",
+    '[state.lately]\nderived = "outcome mean"\nstart = 0\n\n[state.day]\nderived = "day in study"\n\n[outcome]',
 ).replace("[trial]\n", "[trial]\nday_boundary = 5\n")
 
 

@@ -74,8 +74,8 @@ class Forgetful(HeartSteps):
     def available(self, state):
         return state[1] > -1.2
 
-    def report(self, state, reward):
-        return np.where(state[0] < -1.2, np.nan, reward)
+    def report(self, state, outcome):
+        return np.where(state[0] < -1.2, np.nan, outcome)
 
 
 class Calendar:
@@ -121,7 +121,7 @@ class Calendar:
 
     def send_outcomes(self, day, moment):
         known = [(name, value) for due, name, value in self.due if due == day and not np.isnan(value)]
-        given = [Outcome(decision_id=name, proximal_outcome=float(value), timestamp=moment) for name, value in known]
+        given = [Outcome(decision_id=name, outcome=float(value), timestamp=moment) for name, value in known]
         if given:
             record_outcomes(self.trial, given)
 

@@ -97,7 +97,7 @@ def send_load(server, participant, acknowledged, stop):
             assert status == 200, reply
             decision = json.loads(reply)["decision_id"]
             assert decided.setdefault(index, reply) == reply
-            outcome = {"decision_id": decision, "proximal_outcome": index, "timestamp": body["timestamp"]}
+            outcome = {"decision_id": decision, "outcome": index, "timestamp": body["timestamp"]}
             status, reply = server.ask("POST", "/api/v1/outcomes", outcome, server.key, connection)
             assert status == 200, reply
             told.append((decision, float(index)))
@@ -140,7 +140,7 @@ def test_killed_again_and_again_under_load_nothing_is_lost_or_doubled(forked):
             one.result()
     with server.database.autocommit() as connection:
         recorded = connection.execute(sa.select(decisions)).mappings().all()
-        values = connection.execute(sa.select(outcomes.c.decision_id, outcomes.c.proximal_outcome)).all()
+        values = connection.execute(sa.select(outcomes.c.decision_id, outcomes.c.outcome)).all()
     by_point = {(row["participant_id"], row["decision_idx"]): row["reply"].encode() for row in recorded}
     assert len(by_point) == len(recorded)
     for participant, (decided, told) in enumerate(acknowledged):

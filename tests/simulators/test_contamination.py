@@ -13,13 +13,13 @@ LOGS = sf.simulators.HeartSteps(participants=5).collect(sf.policies.coin(2), dec
 
 def sizes(participant):
     rows = LOGS.participant_index == participant
-    return np.abs(np.column_stack([LOGS.state, LOGS.reward])[rows]).mean(axis=0)
+    return np.abs(np.column_stack([LOGS.state, LOGS.outcome])[rows]).mean(axis=0)
 
 
 def test_sensor_moves_every_value_by_its_own_size():
     dirty = contaminate(LOGS, mechanism="sensor", ratio=0.04, strength=5, seed=1)
     assert_array_equal(np.bincount(LOGS.participant_index[dirty.touched]), [4] * 5)
-    moved = np.column_stack([dirty.logs.state - LOGS.state, dirty.logs.reward - LOGS.reward])
+    moved = np.column_stack([dirty.logs.state - LOGS.state, dirty.logs.outcome - LOGS.outcome])
     assert_array_equal(moved[~dirty.touched], 0)
     for participant in range(5):
         own = moved[dirty.touched & (LOGS.participant_index == participant)]
@@ -35,7 +35,7 @@ def test_prompted_raises_the_reward_of_prompted_tuples_only():
     assert_array_equal(dirty.logs.state, LOGS.state)
     for participant in range(5):
         own = dirty.touched & (LOGS.participant_index == participant)
-        assert_allclose((dirty.logs.reward - LOGS.reward)[own], 3 * sizes(participant)[-1], rtol=1e-9)
+        assert_allclose((dirty.logs.outcome - LOGS.outcome)[own], 3 * sizes(participant)[-1], rtol=1e-9)
     everything = contaminate(LOGS, mechanism="prompted", ratio=1.0, strength=3, seed=2)
     assert_array_equal(everything.touched, LOGS.action == 1)
 
@@ -43,7 +43,7 @@ def test_prompted_raises_the_reward_of_prompted_tuples_only():
 def test_careless_draws_states_from_their_range_and_leaves_rewards_right():
     dirty = contaminate(LOGS, mechanism="careless", ratio=0.3, seed=2)
     assert_array_equal(np.bincount(LOGS.participant_index[dirty.touched]), [30] * 5)
-    assert_array_equal(dirty.logs.reward, LOGS.reward)
+    assert_array_equal(dirty.logs.outcome, LOGS.outcome)
     assert_array_equal(dirty.logs.state[~dirty.touched], LOGS.state[~dirty.touched])
     assert (dirty.logs.state[dirty.touched] != LOGS.state[dirty.touched]).all()
     drawn = []
@@ -61,14 +61,14 @@ def test_careless_draws_states_from_their_range_and_leaves_rewards_right():
 def test_more_outliers_contain_fewer(one, other, mechanism, seed):
     less, more = (contaminate(LOGS, mechanism=mechanism, ratio=r, strength=5, seed=seed) for r in sorted((one, other)))
     assert (more.touched | ~less.touched).all()
-    assert_array_equal(more.logs.reward[less.touched], less.logs.reward[less.touched])
+    assert_array_equal(more.logs.outcome[less.touched], less.logs.outcome[less.touched])
     assert_array_equal(more.logs.state[less.touched], less.logs.state[less.touched])
 
 
 @pytest.mark.parametrize("nothing", [{"ratio": 0.0}, {"strength": 0.0}])
 def test_none_or_weightless_outliers_change_nothing(nothing):
     dirty = contaminate(LOGS, mechanism="sensor", **{"ratio": 0.1, "strength": 5.0, **nothing}, seed=3)
-    assert_array_equal(dirty.logs.reward, LOGS.reward)
+    assert_array_equal(dirty.logs.outcome, LOGS.outcome)
     assert_array_equal(dirty.logs.state, LOGS.state)
 
 
@@ -80,15 +80,15 @@ def test_the_same_people_are_touched_whoever_else_is_there():
 
 
 def test_missing_values_stay_missing():
-    reward = LOGS.reward.copy()
-    reward[:150] = np.nan
+    outcome = LOGS.outcome.copy()
+    outcome[:150] = np.nan
     state = LOGS.state.copy()
     state[::7, 0] = np.nan
     state[LOGS.participant_index == 2, 1] = np.nan
-    logs = LOGS.with_values(reward=reward, state=state)
+    logs = LOGS.with_values(outcome=outcome, state=state)
     for mechanism in ("sensor", "prompted", "careless"):
         dirty = contaminate(logs, mechanism=mechanism, ratio=0.5, strength=5, seed=5)
-        assert_array_equal(np.isnan(dirty.logs.reward), np.isnan(reward))
+        assert_array_equal(np.isnan(dirty.logs.outcome), np.isnan(outcome))
         assert_array_equal(np.isnan(dirty.logs.state), np.isnan(state))
 
 

@@ -54,7 +54,7 @@ def test_stepping_and_simulating_give_the_same_averages(name, kind):
     rng = np.random.default_rng(0)
     stepped = np.array([env.step(np.int64(rng.integers(2)))[1] for _ in range(20_000)])[1000:]
     logs = kind(participants=40).collect(sf.policies.coin(2), decision_points=1000, seed=1)
-    simulated = logs.reward[logs.time >= 100]
+    simulated = logs.outcome[logs.time >= 100]
     batches = stepped.reshape(19, 1000).mean(axis=1)
     assert abs(stepped.mean() - simulated.mean()) < 5 * batches.std() / np.sqrt(19)
     assert abs(stepped.std() / simulated.std() - 1) < 0.05

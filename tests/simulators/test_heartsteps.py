@@ -32,7 +32,7 @@ def test_people_without_spread_are_those_of_the_paper_to_the_bit():
     plain = HeartSteps(participants=4).collect(policy, decision_points=30, seed=3)
     same = HeartSteps(participants=4, spread=0.0, seed=9).collect(policy, decision_points=30, seed=3)
     assert_array_equal(plain.state, same.state)
-    assert_array_equal(plain.reward, same.reward)
+    assert_array_equal(plain.outcome, same.outcome)
 
 
 def test_people_who_differ_have_the_coefficients_that_their_logs_show():
@@ -42,7 +42,7 @@ def test_people_who_differ_have_the_coefficients_that_their_logs_show():
         rows = logs.order[logs.starts[person] : logs.starts[person + 1]]
         x = np.column_stack([np.ones(len(rows)), logs.state[rows]])
         x = np.column_stack([x, x * logs.action[rows, None]])
-        assert_allclose(np.linalg.lstsq(x, logs.reward[rows], rcond=None)[0], sim.critic_coef[person], atol=60)
+        assert_allclose(np.linalg.lstsq(x, logs.outcome[rows], rcond=None)[0], sim.critic_coef[person], atol=60)
         moved = np.linalg.lstsq(x[:-1], logs.state[rows][1:], rcond=None)[0]
         assert_allclose(moved, sim.transition_coef[person], atol=0.06)
         expected = sim.expected_reward(np.broadcast_to(logs.state[rows][:50], (3, 50, 3)))[person]
@@ -65,7 +65,7 @@ def test_a_person_keeps_their_coefficients_in_any_company_and_their_best_myopic_
     assert_array_equal(few.critic_coef, many.critic_coef[:3])
     coin = sf.policies.coin(2)
     assert_array_equal(
-        few.collect(coin, decision_points=9, seed=0).reward, many.collect(coin, decision_points=9, seed=0).reward[:27]
+        few.collect(coin, decision_points=9, seed=0).outcome, many.collect(coin, decision_points=9, seed=0).outcome[:27]
     )
     assert sf.simulators.immediate_regret(many, many.oracle_myopic(), states=50, seed=1).mean == 0
     assert sf.simulators.immediate_regret(many, coin, states=50, seed=1).mean > 50

@@ -19,12 +19,12 @@ def test_expected_reward_and_coefficients_are_those_of_the_simulation(kind):
     sim = kind(participants=50)
     logs = sim.collect(sf.policies.coin(2), decision_points=4000, seed=2)
     expected = np.take_along_axis(sim.expected_reward(logs.state), logs.action[:, None], axis=1)[:, 0]
-    error = logs.reward - expected
+    error = logs.outcome - expected
     assert abs(error.mean()) < 4 * error.std() / np.sqrt(len(logs))
     assert abs(np.corrcoef(error, logs.action)[0, 1]) < 0.01
     x = np.column_stack([np.ones(len(logs)), logs.state])
     x = np.column_stack([x, x * logs.action[:, None]])
-    fitted = np.linalg.lstsq(x, logs.reward, rcond=None)[0]
+    fitted = np.linalg.lstsq(x, logs.outcome, rcond=None)[0]
     assert_allclose(fitted, sim.critic_coef, atol=15 if kind is HeartSteps else 1.0)
 
 
@@ -43,7 +43,7 @@ def test_people_are_the_same_whatever_is_run_beside_them(kind, monkeypatch):
     few = kind(participants=4).collect(coin, decision_points=50, seed=4)
     kept = many.participant_index < 4
     assert_array_equal(few.state, many.state[kept])
-    assert_array_equal(few.reward, many.reward[kept])
+    assert_array_equal(few.outcome, many.outcome[kept])
     longer = kind(participants=4).collect(coin, decision_points=80, seed=4)
     assert_array_equal(few.state, longer.state[longer.time < 50])
     monkeypatch.setattr("surefoot.simulators.simulator.CELLS", 400)
@@ -76,7 +76,7 @@ def test_a_run_earns_what_its_logs_say():
     late = logs.time >= 30
     assert_allclose(
         run.reward,
-        [logs.reward[late & (logs.participant_index == participant)].mean() for participant in range(5)],
+        [logs.outcome[late & (logs.participant_index == participant)].mean() for participant in range(5)],
         rtol=1e-12,
     )
     assert_allclose(
@@ -135,7 +135,7 @@ def test_pieces_under_one_policy_equal_the_whole_to_the_bit(simulator):
     for _ in range(42):
         simulation.advance(COIN, 5)
     pieces = simulation.logs()
-    for name in ("state", "action", "probability", "reward", "time"):
+    for name in ("state", "action", "probability", "outcome", "time"):
         assert_array_equal(getattr(pieces, name), getattr(whole, name))
 
 
@@ -171,7 +171,7 @@ def test_replicates_in_one_batch_equal_each_alone():
         alone = simulator.start(seed=11 + replicate).advance(policy, 30)
         for name in FIELDS:
             assert_array_equal(getattr(together, name)[replicate], getattr(alone, name)[0])
-        assert_array_equal(together.logs(replicate).reward, alone.logs().reward)
+        assert_array_equal(together.logs(replicate).outcome, alone.logs().outcome)
 
 
 def test_who_is_not_in_the_study_stays_where_they_are():
@@ -241,8 +241,8 @@ def test_simulated_memory_is_what_the_logs_of_the_simulation_give(inner):
     logs, plain = (s.collect(sf.policies.coin(2), decision_points=23, seed=3) for s in (sim, inner))
     own = len(inner.state_names)
     assert_array_equal(logs.state[:, :own], plain.state)
-    assert_array_equal(logs.reward, plain.reward)
-    expected = derive_states(KINDS, logs.participant_index, logs.time, logs.action.astype(float), logs.reward, 5)
+    assert_array_equal(logs.outcome, plain.outcome)
+    expected = derive_states(KINDS, logs.participant_index, logs.time, logs.action.astype(float), logs.outcome, 5)
     assert_allclose(logs.state[:, own:], np.column_stack(list(expected.values())), rtol=1e-12)
 
 

@@ -100,4 +100,4 @@ def test_missing_outcomes_leave_the_mean_missing_until_there_is_one(tmp_path):
     read = sf.Study.parse(text).read(tmp_path / "logs.csv").logs
     first = read.state[read.order, 1].reshape(2, 5)[0]
     assert np.isnan(first[0])
-    assert_allclose(first[1], logs.reward[logs.order][0])
+    assert_allclose(first[1], logs.outcome[logs.order][0])

@@ -35,7 +35,7 @@ def table():
         "sent_text": np.where(sent == 1, "walk", "none"),
         "dose": np.where(sent == 1, rng.integers(1, 4, N), 0),
         "p_sent": p,
-        "reward": steps,
+        "outcome": steps,
         "reward_km": steps * 0.0007,
         "steps_after": rng.exponential(200, N),
     }
@@ -69,14 +69,14 @@ def test_codes_for_missing_are_proposed_and_read_as_missing(table, tmp_path):
     text = draft_study(path).text
     study = sf.Study.parse(text)
     assert study.state["temperature"].missing == (-99,)
-    assert study.reward.missing == (9999,)
+    assert study.outcome.missing == (9999,)
     assert "# Check: -99 in 10 rows, apart from everything else, seems to stand for missing." in text
     logs = study.read(path).logs
     assert np.isnan(logs.state[:, logs.state_names.index("temperature")]).sum() == 10
-    assert np.isnan(logs.reward).sum() == 8
+    assert np.isnan(logs.outcome).sum() == 8
     pyarrow.parquet.write_table(pyarrow.csv.read_csv(path), tmp_path / "logs.parquet")
     again = study.read(tmp_path / "logs.parquet").logs
-    np.testing.assert_array_equal(again.reward, logs.reward)
+    np.testing.assert_array_equal(again.outcome, logs.outcome)
 
 
 def test_levels_that_differ_in_case_are_one(table, tmp_path):
@@ -102,7 +102,7 @@ def test_fit_warns_of_such_columns_where_the_study_has_them(table, tmp_path):
     assert "'dose' says which action was taken" in leak
     (suspect,) = (text for text in messages if "suspect columns" in text)
     assert "state variable 'temperature' holds -99 again and again" in suspect
-    assert "outcome 'reward' holds 9999 again and again" in suspect
+    assert "outcome 'outcome' holds 9999 again and again" in suspect
     assert set(fitted.manifest["warnings"]) >= messages
 
 

@@ -81,14 +81,14 @@ def test_thousands_are_joined(written, thousands, decimal, sure, tmp_path):
         rows = [[*row[:4], "7", row[5], "60 %", row[7]] for row in rows]
     draft, study, logs = read(write(tmp_path / "logs.csv", rows))
     assert (study.file.thousands, study.file.decimal) == (thousands, decimal)
-    assert logs.reward.tolist() == [20 * int(row[-1]) for row in ROWS]
+    assert logs.outcome.tolist() == [20 * int(row[-1]) for row in ROWS]
     assert any("is read as" in warning for warning in draft.warnings) != sure
 
 
 def test_a_yes_no_outcome_is_one_and_zero(tmp_path):
     rows = change("steps", lambda text, _: "Yes" if int(text) > 380 else "no")
     _, study, logs = read(write(tmp_path / "logs.csv", rows))
-    assert logs.reward.tolist() == [float(int(row[-1]) > 380) for row in ROWS]
+    assert logs.outcome.tolist() == [float(int(row[-1]) > 380) for row in ROWS]
     assert study.effects.estimator == "emee"
 
 

@@ -24,7 +24,7 @@ scaling = { centre = 1, scale = 2 }
 [state.mood]
 kind = "yes/no"
 column = "fatigue"
-[reward]
+[outcome]
 device = "wrist"
 """
 
@@ -42,7 +42,7 @@ device = "wrist"
         ('[questionnaire.mood]\nitems = ["q1"]', 13, "questionnaire.mood", "at least two different columns"),
         ('[questionnaire.mood]\nitem = ["q1", "q2"]', 14, "questionnaire.mood.item", "did you mean 'items'"),
         ('[questionnaire.m]\nitems = ["a", "b"]\nscores = ["modo"]', 15, "questionnaire.m.scores", "did you mean 'mood'"),
-        ('device = ""', 13, "reward.device", "at least 1 character"),
+        ('device = ""', 13, "outcome.device", "at least 1 character"),
     ],
 )
 def test_a_mistake_is_named_with_its_line_and_a_remedy(added, line, key, words):
@@ -87,13 +87,13 @@ def test_values_are_screened_as_measured_before_scaling(files):
     read = sf.Study.parse(TEXT + "[screen]\n").read(folder / "logs.csv")
     assert plain.screen is None
     assert read.screen is not None
-    gone = np.isnan(read.logs.reward)
-    assert_array_equal(gone, frame["reward"].to_numpy() == 0)
+    gone = np.isnan(read.logs.outcome)
+    assert_array_equal(gone, frame["outcome"].to_numpy() == 0)
     assert_array_equal(np.isnan(read.logs.state[:, 0]), frame["weather"].to_numpy() == 0)
     assert_array_equal(read.logs.state[~gone, 0], plain.logs.state[~gone, 0])
-    assert_array_equal(np.isnan(read.raw_reward), gone)
+    assert_array_equal(np.isnan(read.raw_outcome), gone)
     flagged = read.screen.to_frame("pandas")
-    assert set(flagged["column"]) == {"weather", "engagement", "fatigue", "reward"}
+    assert set(flagged["column"]) == {"weather", "engagement", "fatigue", "outcome"}
     off = sf.Study.parse(TEXT + "[screen]\non = false\n").read(folder / "logs.csv")
     assert off.screen is None
 
@@ -105,11 +105,11 @@ def test_a_code_does_not_stop_the_logarithm(tmp_path):
     data = {"who": np.repeat(np.arange(4), 100), "t": np.tile(np.arange(100), 4), "x": rng.standard_normal(400)}
     data |= {"action": rng.integers(0, 2, 400), "steps": steps}
     pyarrow.csv.write_csv(pa.table(data), tmp_path / "logs.csv")
-    text = '[columns]\nparticipant = "who"\ntime = "t"\n[state.x]\n[reward]\ncolumn = "steps"\ntransform = "log(x + 0.5)"\n'
+    text = '[columns]\nparticipant = "who"\ntime = "t"\n[state.x]\n[outcome]\ncolumn = "steps"\ntransform = "log(x + 0.5)"\n'
     with pytest.raises(sf.InputError, match="-99 has no log"):
         sf.Study.parse(text).read(tmp_path / "logs.csv")
     read = sf.Study.parse(text + "[screen]\n").read(tmp_path / "logs.csv")
-    assert_array_equal(np.isnan(read.logs.reward), steps == -99)
+    assert_array_equal(np.isnan(read.logs.outcome), steps == -99)
 
 
 def test_parts_are_screened_like_the_whole(files, monkeypatch):
@@ -121,21 +121,21 @@ def test_parts_are_screened_like_the_whole(files, monkeypatch):
     plan = fitting_parts.LogGroups.scan(study, folder / "logs.csv")
     assert len(plan.groups) > 3
     parts = map(plan.read, range(len(plan.groups)))
-    rows = np.concatenate([part.row[np.isnan(part.logs.reward)] for part in parts])
-    assert_array_equal(np.sort(rows), np.flatnonzero(np.isnan(whole.logs.reward)))
-    assert_array_equal(plan.select([1]).read(0).logs.reward, plan.read(1).logs.reward)
+    rows = np.concatenate([part.row[np.isnan(part.logs.outcome)] for part in parts])
+    assert_array_equal(np.sort(rows), np.flatnonzero(np.isnan(whole.logs.outcome)))
+    assert_array_equal(plan.select([1]).read(0).logs.outcome, plan.read(1).logs.outcome)
 
 
 def test_a_fit_counts_what_was_flagged_and_warns_when_it_depends_on_the_action(files, tmp_path):
     folder, frame = files
     with pytest.warns(sf.FitWarning, match="the screen marked values of 20.0 %"):
         fitted = sf.fit_study(folder / "logs.csv", sf.Study.parse(TEXT + "[screen]\n"))
-    assert fitted.manifest["flagged"] == {"not worn": 4 * int((frame["reward"].to_numpy() == 0).sum())}
-    reward = np.where(
-        (frame["action"].to_numpy() == 0) & (frame["time"].to_numpy() % 3 == 0), 0.0, frame["reward"].to_numpy()
+    assert fitted.manifest["flagged"] == {"not worn": 4 * int((frame["outcome"].to_numpy() == 0).sum())}
+    outcome = np.where(
+        (frame["action"].to_numpy() == 0) & (frame["time"].to_numpy() % 3 == 0), 0.0, frame["outcome"].to_numpy()
     )
-    place = frame.column_names.index("reward")
-    pyarrow.csv.write_csv(frame.set_column(place, "reward", pa.array(reward)), tmp_path / "logs.csv")
+    place = frame.column_names.index("outcome")
+    pyarrow.csv.write_csv(frame.set_column(place, "outcome", pa.array(outcome)), tmp_path / "logs.csv")
     with pytest.warns(sf.FitWarning) as caught:
         sf.fit_study(tmp_path / "logs.csv", sf.Study.parse(TEXT + "[screen]\n"))
     assert any("effect of the prompt, not dirt" in str(warning.message) for warning in caught)
@@ -149,7 +149,7 @@ def test_items_outside_the_state_and_enrolment_are_read(tmp_path):
     start = np.datetime64("2026-01-01T08:00", "s")
     data = {"who": np.repeat(np.arange(8), 30), "t": np.tile(start + np.arange(30) * np.timedelta64(3, "h"), 8)}
     data |= {f"q{j}": items[j] for j in range(8)} | {"mood": items.mean(axis=0), "x": rng.standard_normal(count)}
-    data |= {"action": rng.integers(0, 2, count), "reward": rng.standard_normal(count)}
+    data |= {"action": rng.integers(0, 2, count), "outcome": rng.standard_normal(count)}
     data["enrolled"] = np.full(count, "2026-01-01T09:00:00")
     pyarrow.csv.write_csv(pa.table(data), tmp_path / "logs.csv")
     text = '[columns]\nparticipant = "who"\ntime = "t"\n[state.mood]\n[state.x]\n[screen.clock]\nenrolment = "enrolled"\n'

@@ -32,7 +32,7 @@ names = ["nothing", "walk", "rest"]
 values = ["none", "W", 2]
 probabilities = [0.5, 0.3, 0.2]
 
-[reward]
+[outcome]
 column = "steps"
 range = [0, 10000]
 winsorise = [1, 1000]
@@ -68,8 +68,8 @@ def test_kinds_ranges_scaling_actions_and_the_reward(tmp_path):
     assert logs.available.tolist() == [True, True, True, False, True]
     assert logs.action.tolist() == [1, 0, 2, 0, 1]
     assert logs.probability.tolist() == [0.3, 0.5, 0.2, 1.0, 0.3]
-    assert_array_equal(read.raw_reward, [0, 2000, nan, nan, 100])
-    assert_allclose(logs.reward, np.log([1.5, 1000.5, nan, nan, 100.5]))
+    assert_array_equal(read.raw_outcome, [0, 2000, nan, nan, 100])
+    assert_allclose(logs.outcome, np.log([1.5, 1000.5, nan, nan, 100.5]))
     assert {name: count.tolist() for name, count in read.implausible.items()} == {"temperature": [1, 0], "steps": [1, 0]}
     assert read.row.tolist() == [0, 1, 2, 3, 4]
 
@@ -106,9 +106,9 @@ def test_parquet_and_folders_give_the_same(tmp_path):
     pq.write_table(last.set_column(5, "dec.place", pa.nulls(2)), folder / "deeper" / "c.parquet")
     for path in (tmp_path / "logs.parquet", folder):
         read = study.read(path)
-        for name in ("participants", "participant_index", "time", "state", "available", "action", "probability", "reward"):
+        for name in ("participants", "participant_index", "time", "state", "available", "action", "probability", "outcome"):
             assert_array_equal(getattr(read.logs, name), getattr(expected.logs, name))
-        assert_array_equal(read.raw_reward, expected.raw_reward)
+        assert_array_equal(read.raw_outcome, expected.raw_outcome)
         assert_array_equal(read.row, expected.row)
 
 
@@ -119,7 +119,7 @@ def test_what_is_harmless_is_read(tmp_path):
     for text in ("\ufeff" + CSV, CSV.replace("\n", "\r\n"), "\ufeff" + CSV.replace("\n", "\r\n"), CSV.rstrip("\n")):
         logs = study.read(write(tmp_path, text)).logs
         assert_array_equal(logs.state, expected.state)
-        assert_array_equal(logs.reward, expected.reward)
+        assert_array_equal(logs.outcome, expected.outcome)
 
 
 def test_ids_keep_their_leading_zeros_and_whole_numbers_are_numbers(tmp_path):
@@ -130,14 +130,14 @@ def test_ids_keep_their_leading_zeros_and_whole_numbers_are_numbers(tmp_path):
         ("1.0", "12", [1, 12]),
         ("1", "x", ["1", "x"]),
     ):
-        text = f"u,t,s,action,reward\n{first},0,1,0,1\n{second},0,1,1,1\n"
+        text = f"u,t,s,action,outcome\n{first},0,1,0,1\n{second},0,1,1,1\n"
         assert plain.read(write(tmp_path, text)).logs.participants.tolist() == participants
 
 
 def test_times_with_zones_are_instants(tmp_path):
     plain = Study.parse('[columns]\nparticipant = "u"\ntime = "t"\n[state.s]\n')
     times = ("2015-07-22T16:30:00+02:00,1,0", "2015-07-22 14:31:00Z,1,send", "2015-07-22T10:32:00-0400,1,nothing")
-    text = "u,t,s,action,reward\n" + "".join(f"1,{time},1\n" for time in times)
+    text = "u,t,s,action,outcome\n" + "".join(f"1,{time},1\n" for time in times)
     logs = plain.read(write(tmp_path, text)).logs
     assert logs.time.astype("datetime64[m]").astype(str).tolist() == [f"2015-07-22T14:{minute}" for minute in (30, 31, 32)]
     assert logs.action.tolist() == [0, 1, 0]
@@ -154,7 +154,7 @@ def test_an_action_or_a_level_may_be_spelled_like_missing(tmp_path):
     [actions]
     names = ["null", "go"]
     """
-    logs = Study.parse(text).read(write(tmp_path, "u,t,s,region,action,reward\n1,0,NA,NA,null,1\n1,1,2,1.0,go,\n")).logs
+    logs = Study.parse(text).read(write(tmp_path, "u,t,s,region,action,outcome\n1,0,NA,NA,null,1\n1,1,2,1.0,go,\n")).logs
     assert_array_equal(logs.state, [[np.nan, 1], [2, 0]])
     assert logs.action.tolist() == [0, 1]
 
@@ -162,7 +162,7 @@ def test_an_action_or_a_level_may_be_spelled_like_missing(tmp_path):
 @pytest.mark.parametrize("values", [[0, 1], [0.0, 1.0], [False, True], ["0", "1"], ["FALSE", "TRUE"], ["nothing", "send"]])
 def test_two_actions_by_number_yes_or_no_or_name(values, tmp_path):
     plain = Study.parse('[columns]\nparticipant = "u"\ntime = "t"\n[state.s]\n')
-    table = pa.table({"u": [1, 1], "t": [0, 1], "s": [1.0, 2.0], "action": values, "reward": [1, 2]})
+    table = pa.table({"u": [1, 1], "t": [0, 1], "s": [1.0, 2.0], "action": values, "outcome": [1, 2]})
     pq.write_table(table, tmp_path / "logs.parquet")
     pc.write_csv(table, tmp_path / "logs.csv")
     for name in ("logs.parquet", "logs.csv"):
@@ -209,7 +209,7 @@ def test_times_of_any_unit_and_zone_in_a_folder(tmp_path):
     kinds = [pa.timestamp("ns", "UTC"), pa.timestamp("s", "Europe/Berlin"), pa.timestamp("us", "America/Detroit")]
     for number, kind in enumerate(kinds):
         time = pa.array([1_600_000_000 + number], pa.timestamp("s", kind.tz)).cast(kind)
-        table = pa.table({"u": [1], "t": time, "s": [1.0], "action": [0], "reward": [1]})
+        table = pa.table({"u": [1], "t": time, "s": [1.0], "action": [0], "outcome": [1]})
         pq.write_table(table, tmp_path / f"{number}.parquet")
     read = plain.read(tmp_path).logs.time
     assert read.astype("datetime64[s]").astype(int).tolist() == [1_600_000_000, 1_600_000_001, 1_600_000_002]

@@ -28,7 +28,7 @@ levels = [
 ]
 use = "policy"
 
-[reward]
+[outcome]
 column = "steps"
 transform = "log(x + 0.5)"
 
@@ -50,7 +50,7 @@ def test_a_study_says_what_its_method_sees():
     assert (method.critic, method.pooling) == (critics.Capped(tau=2), pooling.Everyone())
     assert method.critic_variables == ("weather", "engagement")
     assert method.policy_variables == ("weather", "dec.place=home", "dec.place=work")
-    assert study.reward.offset == 0.5
+    assert study.outcome.offset == 0.5
 
 
 @pytest.mark.parametrize(
@@ -77,19 +77,19 @@ def test_a_study_says_what_its_method_sees():
         ('use = "critic"', 'kind = "category"', 10, "state.engagement", "at least two different levels"),
         ('use = "critic"', 'kind = "yes/no"\nrange = [0, 1]', 10, "state.engagement", "'range' belongs to kind = 'number'"),
         ('use = "policy"', "range = [0, 1]", 13, "state.dec.place", "'range' belongs to kind = 'number'"),
-        ("[reward]", "[rewards]", 22, "rewards", "did you mean 'reward'"),
-        ("log(x + 0.5)", "log(y)", 24, "reward.transform", "is not a transform"),
+        ("[outcome]", "[outcomes]", 22, "outcomes", "did you mean 'outcome'"),
+        ("log(x + 0.5)", "log(y)", 24, "outcome.transform", "is not a transform"),
         ("[columns]", "[column]", 2, "column", "did you mean 'columns'"),
         ('participant = "participant"', "", 2, "columns.participant", "is missing"),
         ('column = "steps"', 'column = "weather"', 7, "state.weather", "known only after the decision"),
         ('column = "steps"', 'column = "time"', 1, "", "named twice"),
         ("[state.weather]", "[state]", 8, "state.scaling.centre", "unknown key"),
-        ('column = "steps"', "column = 3", 23, "reward.column", "must be text in quotes"),
-        ("[reward]", "[actions]\nprobabilities = [0.4, 0.5]\n[reward]", 22, "actions", "sum to 0.9"),
-        ("[reward]", "[actions]\nprobabilities = [0.4, 0.6]\n[reward]", 1, "", "keep one"),
-        ("[reward]", "[actions]\nnames = ['a']\n[reward]", 22, "actions", "at least two"),
-        ("[reward]", "[actions]\nvalues = [1]\n[reward]", 22, "actions", "one entry for each of the 2 actions"),
-        ("[reward]", "[probability_limits]\nminimum = 1\nmaximum = 0\n[reward]", 22, "probability_limits", "above maximum"),
+        ('column = "steps"', "column = 3", 23, "outcome.column", "must be text in quotes"),
+        ("[outcome]", "[actions]\nprobabilities = [0.4, 0.5]\n[outcome]", 22, "actions", "sum to 0.9"),
+        ("[outcome]", "[actions]\nprobabilities = [0.4, 0.6]\n[outcome]", 1, "", "keep one"),
+        ("[outcome]", "[actions]\nnames = ['a']\n[outcome]", 22, "actions", "at least two"),
+        ("[outcome]", "[actions]\nvalues = [1]\n[outcome]", 22, "actions", "one entry for each of the 2 actions"),
+        ("[outcome]", "[probability_limits]\nminimum = 1\nmaximum = 0\n[outcome]", 22, "probability_limits", "above max"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_key_its_line_and_a_remedy(old, new, line, key, words):

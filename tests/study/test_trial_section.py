@@ -37,7 +37,7 @@ def test_mistakes_name_the_key(old, new, key, words):
         ("[monitoring]\nharm = -1\n", "monitoring.harm", "greater than or equal to 0"),
         ("[monitoring]\nburden = 0\n", "monitoring.burden", "greater than 0"),
         ('[monitoring]\nharm_against = "always"\n', "monitoring.harm_against", "'never' or 'coin'"),
-        ('[monitoring]\nsequence = "bounded"\n', "monitoring.sequence", "write [reward] range = [lowest, highest]"),
+        ('[monitoring]\nsequence = "bounded"\n', "monitoring.sequence", "write [outcome] range = [lowest, highest]"),
     ],
 )
 def test_mistakes_of_monitoring_name_the_key(text, key, words):
@@ -53,7 +53,7 @@ def test_only_a_trial_is_monitored():
 
 def test_a_bounded_sequence_takes_the_range_of_the_reward():
     text = STUDY.replace('column = "steps"', 'column = "steps"\nrange = [0, 400]\ntransform = "log(x + 1)"')
-    low, high = Study.parse(text + '[monitoring]\nsequence = "bounded"\n').reward.limits
+    low, high = Study.parse(text + '[monitoring]\nsequence = "bounded"\n').outcome.limits
     assert low == 0 and high == pytest.approx(5.994, abs=1e-3)
     for transform in ("log(x)", "log(x - 1)"):
-        assert Study.parse(text.replace("log(x + 1)", transform)).reward.limits is None
+        assert Study.parse(text.replace("log(x + 1)", transform)).outcome.limits is None

@@ -14,10 +14,10 @@ time = "t"
 available = "available"
 probability = "p"
 [state.x]
-[reward]
+[outcome]
 transform = "sqrt"
 """)
-DECISIONS = "who,t,available,p,action,reward,x,decision_idx,policy_id,updates_before\n" + "".join(
+DECISIONS = "who,t,available,p,action,outcome,x,decision_idx,policy_id,updates_before\n" + "".join(
     f"{who},{t},1,0.5,{t % 2},{t},0.1,{t},{'' if t < 2 else 1},{int(t > 1)}\n" for who in ("7", "12") for t in range(4)
 )
 UPDATES = "update_id,state,read_at,finished_at,policy_id,learned_from,refused_by,message\n"

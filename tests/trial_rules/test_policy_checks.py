@@ -42,7 +42,7 @@ def make_logs():
     found = Trajectories.from_arrays(
         state, np.zeros((3, 4), dtype=int), np.ones((3, 4)), state_names=NAMES, available=available
     )
-    return StudyLogs(found, found.reward, {}, np.arange(len(found)))
+    return StudyLogs(found, found.outcome, {}, np.arange(len(found)))
 
 
 def check(new, old=None, *, used=10, removed=2, **limits):

@@ -33,12 +33,12 @@ def make_study(name, pooling="all"):
 def make_logs(rng, people, points, off):
     """People with an effect of some size; where `off`, one decision point is far from all others."""
     state, action = rng.normal(size=(people, points, 2)), rng.integers(0, 2, (people, points))
-    reward = rng.normal(size=(people, points)) + action * rng.choice([0.0, 1.0]) * (0.5 + state[..., 0])
+    outcome = rng.normal(size=(people, points)) + action * rng.choice([0.0, 1.0]) * (0.5 + state[..., 0])
     if off:
         place = (int(rng.integers(people)), int(rng.integers(points)))
         state[(*place, 0)] = rng.choice([1.0, 10.0, 100.0])
-        reward[place] += rng.choice([-1, 1]) * rng.choice([10.0, 100.0, 1000.0])
-    data = Trajectories.from_arrays(state, action, reward, state_names=("s1", "s2"))
+        outcome[place] += rng.choice([-1, 1]) * rng.choice([10.0, 100.0, 1000.0])
+    data = Trajectories.from_arrays(state, action, outcome, state_names=("s1", "s2"))
     return SimpleNamespace(logs=data, row=np.arange(len(data)), screen=None)
 
 
@@ -61,7 +61,7 @@ def measure_all(name, logs):
         time=np.arange(len(chosen)),
         state_names=data.state_names,
         action_names=data.action_names,
-        **{name: getattr(data, name)[chosen] for name in ("state", "available", "action", "probability", "reward")},
+        **{name: getattr(data, name)[chosen] for name in ("state", "available", "action", "probability", "outcome")},
     )
     policies = study.method().fit_some(sets).policies_
     send = np.stack([study.clip_probabilities(policies[one].probabilities(data.state))[:, 1] for one in range(len(kept))])
@@ -97,9 +97,9 @@ def test_among_many_rows_only_what_may_matter_is_refitted():
     calm = find(make_study("ro-saccb"), make_logs(rng, 10, 60, off=False))
     assert not any(one.refitted for one in calm) and max(one.change for one in calm) < ALLOWED / 4
     logs = make_logs(rng, 10, 60, off=False)
-    state, reward = logs.logs.state.copy(), logs.logs.reward.copy()
-    state[17, 0], reward[17] = 100.0, -3000.0
-    logs.logs = logs.logs.with_values(state=state, reward=reward)
+    state, outcome = logs.logs.state.copy(), logs.logs.outcome.copy()
+    state[17, 0], outcome[17] = 100.0, -3000.0
+    logs.logs = logs.logs.with_values(state=state, outcome=outcome)
     worst = max(find(make_study("accb"), logs), key=lambda one: one.change)
     assert worst.refitted and worst.change == pytest.approx(measure_all("accb", logs).max()) and worst.change > ALLOWED
 

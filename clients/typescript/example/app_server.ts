@@ -5,7 +5,7 @@
  *     SUREFOOT_URL=http://localhost:8000 SUREFOOT_KEY=sf_… PHONES='{"token-of-a-phone": "p-017"}' PORT=3000 npm run example
  *
  * POST /prompt   {"decision_idx": 0, "timestamp": "2026-03-01T09:30:00+01:00", "context": {…}}  →  {"prompt": true, "decision_id": "…"}
- * POST /outcome  {"decision_id": "…", "proximal_outcome": 312, "timestamp": "…"}                →  {"status": "recorded"}
+ * POST /outcome  {"decision_id": "…", "outcome": 312, "timestamp": "…"}                →  {"status": "recorded"}
  *
  * A phone that lost the answer sends the same again, with the same timestamp, and gets the same answer.
  */
@@ -27,8 +27,8 @@ async function prompt(participant: string, body: unknown): Promise<unknown> {
 }
 
 async function outcome(_participant: string, body: unknown): Promise<unknown> {
-  const { decision_id, proximal_outcome, timestamp } = body as Outcome;
-  const [receipt] = await surefoot.sendOutcomes([{ decision_id, proximal_outcome, timestamp }]);
+  const { decision_id, outcome, timestamp } = body as Outcome;
+  const [receipt] = await surefoot.sendOutcomes([{ decision_id, outcome, timestamp }]);
   return { status: receipt?.status };
 }
 

@@ -54,7 +54,7 @@ export interface NextDecision {
 /** What came after a decision point; null means that it is known to be missing. */
 export interface Outcome {
   decision_id: string;
-  proximal_outcome: number | null;
+  outcome: number | null;
   timestamp: string;
   action_prob?: number | null;
 }

@@ -87,10 +87,10 @@ export class SurefootClient extends Operations {
 }
 
 /** What came back for a decision, ready to be sent; it echoes the probability, which the service compares with its record. */
-export function makeOutcome(decision: DecisionReply, proximalOutcome: number | null, timestamp: Date): Outcome {
+export function makeOutcome(decision: DecisionReply, outcome: number | null, timestamp: Date): Outcome {
   return {
     decision_id: decision.decision_id,
-    proximal_outcome: proximalOutcome,
+    outcome,
     timestamp: timestamp.toISOString(),
     action_prob: decision.action_prob[decision.action] ?? null,
   };

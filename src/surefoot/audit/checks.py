@@ -35,7 +35,7 @@ OUTCOME_CHECKS = (PILES_NAME, UNITS_NAME)
 """Checks of logs that explain what a critic removes."""
 NO_HELP = (
     "A robust critic is no remedy: where zeros come after nothing only, it takes the smaller group of outcomes for "
-    "outliers, and its effects are further from the truth than those of least squares (surefoot reproduce s6, 'reward 0 "
+    "outliers, and its effects are further from the truth than those of least squares (surefoot reproduce s6, 'outcome 0 "
     "after nothing only')"
 )
 
@@ -103,7 +103,7 @@ def check_missing(measures: Measures) -> Check:
     verdict = _grade(share, MISSING_LOOK, MISSING_UNSAFE)
     if empty and verdict == "fine":
         verdict = "look"
-    columns = {**dict(zip(logs.state_names, logs.state.T, strict=True)), logs.names.reward: logs.reward}
+    columns = {**dict(zip(logs.state_names, logs.state.T, strict=True)), logs.names.outcome: logs.outcome}
     gaps = {name: int((logs.available & np.isnan(values)).sum()) for name, values in columns.items()}
     context = {"available": available, "empty": empty, "people": len(logs.participants)}
     most = max(gaps, key=lambda name: gaps[name])
@@ -119,7 +119,7 @@ SKEW_UNSAFE = 0.20
 ONE_SIDED = 0.80
 """Share of removed decision points on one side from which the cut is one-sided."""
 REWARD_LOOK = 1 / 3
-"""Share of the total reward that removed decision points hold."""
+"""Share of the total outcome that removed decision points hold."""
 DIFFERENCE_LOOK = 0.02
 DIFFERENCE_UNSAFE = 0.05
 """Difference in the rate of near removals, with an interval that excludes zero."""
@@ -133,7 +133,7 @@ PEOPLE_UNSAFE = 0.20
 
 @dataclass(frozen=True)
 class Shape:
-    """Is a tail being cut? Artefacts leave the kept residuals symmetric; a skewed reward is skewed within the limit too."""
+    """Is a tail being cut? Artefacts leave the kept residuals symmetric; a skewed outcome is skewed within the limit too."""
 
     medcouple: float
     error: float
@@ -191,19 +191,19 @@ def check_removal(measures: Measures) -> tuple[Check, ...]:
     checks.append(_conclude("skewness", verdict, numbers, **context))
     if removal is None:
         return tuple(checks)
-    reward_share = measures.reward_share()[0]
+    outcome_share = measures.outcome_share()[0]
     cuts_tail = shape.surely_exceeds(SKEW_LOOK) and shape.one_sided
-    verdict = "fine" if reward_share <= REWARD_LOOK else "unsafe" if cuts_tail else "look"
-    numbers = {"share": reward_share, "decision_point_share": removed / used}
+    verdict = "fine" if outcome_share <= REWARD_LOOK else "unsafe" if cuts_tail else "look"
+    numbers = {"share": outcome_share, "decision_point_share": removed / used}
     checks.append(_conclude("outcome removed", verdict, numbers, **context))
     return (*checks, _check_action(measures), _check_time(measures), _check_participant(measures))
 
 
 def _suggest_transform(measures: Measures) -> str:
-    reward = measures.fitted.logs_.reward[measures.used]
+    outcome = measures.fitted.logs_.outcome[measures.used]
     otherwise = "" if measures.fitted.critic_.removal is None else ", raise tau, or use a method that removes nothing"
-    if reward.min() >= 0 and skewness(reward) > 1:
-        smallest = reward[reward > 0].min()
+    if outcome.min() >= 0 and skewness(outcome) > 1:
+        smallest = outcome[outcome > 0].min()
         return f"the outcome is skewed; try log(x + {0.5 if smallest >= 1 else smallest / 2:.3g}){otherwise}"
     return f"plot the residuals; try another transform of the outcome{otherwise}"
 
@@ -295,8 +295,8 @@ def compare_critics(measures: Measures, sensitivity: tuple[Sensitivity, ...], cr
     numbers = {
         "share": audited.removed,
         "share_of_the_cap": other.removed,
-        "reward": measures.reward_share()[0],
-        "reward_of_the_cap": other_measures.reward_share()[0],
+        "outcome": measures.outcome_share()[0],
+        "reward_of_the_cap": other_measures.outcome_share()[0],
         "effect": audited.effect.value,
         "effect_of_the_cap": other.effect.value,
     }
@@ -382,10 +382,10 @@ ZEROS_LOOK = 0.05
 """Share of decision points with a zero in a run that chance does not explain: people also sit still, so never unsafe."""
 
 
-def check_standing_still(logs: Trajectories, raw_reward: NDArray[np.float64]) -> Check:
+def check_standing_still(logs: Trajectories, raw_outcome: NDArray[np.float64]) -> Check:
     """Whether values stand still: unworn devices and dead sensors that nothing has screened."""
-    values = np.column_stack([logs.state, raw_reward])
-    names = (*logs.state_names, logs.names.reward)
+    values = np.column_stack([logs.state, raw_outcome])
+    names = (*logs.state_names, logs.names.outcome)
     earlier = np.zeros(len(logs), dtype=np.int64)
     earlier[logs.order[1:]] = logs.order[:-1]
     first = np.zeros(len(logs), dtype=bool)
@@ -399,7 +399,7 @@ def check_standing_still(logs: Trajectories, raw_reward: NDArray[np.float64]) ->
         for name, repeats, varies in zip(names, same.T, continuous, strict=True)
         if varies and STILL_LOOK < repeats.mean() < 0.5
     }
-    zeros, runs, expected = _zeros_in_runs(logs, raw_reward)
+    zeros, runs, expected = _zeros_in_runs(logs, raw_outcome)
     excess = zeros * max(runs - expected, 0.0)
     worst = max(identical if any(continuous) else 0.0, *stuck.values(), 0.0)
     verdict = _grade(worst, STILL_LOOK, STILL_UNSAFE)
@@ -407,17 +407,17 @@ def check_standing_still(logs: Trajectories, raw_reward: NDArray[np.float64]) ->
         verdict = "look"
     numbers = {"identical": identical, "repeats": stuck, "zeros": zeros, "zeros_in_runs": runs, "by_chance": expected}
     worst_column = max(stuck, key=lambda name: stuck[name], default="")
-    context = {"stuck": worst_column, "reward": logs.names.reward, "run": RUN}
+    context = {"stuck": worst_column, "outcome": logs.names.outcome, "run": RUN}
     return _conclude("values that stand still", verdict, numbers, **context)
 
 
-def _zeros_in_runs(logs: Trajectories, reward: NDArray[np.float64]) -> tuple[float, float, float]:
+def _zeros_in_runs(logs: Trajectories, outcome: NDArray[np.float64]) -> tuple[float, float, float]:
     """Share of zeros, share of these in runs, and the share expected by chance.
 
     With a participant's share p of zeros, a zero lies in a run of L or more with probability p^{L−1} (L − (L − 1) p).
     """
-    zero = (reward == 0)[logs.order]
-    present = ~np.isnan(reward)[logs.order]
+    zero = (outcome == 0)[logs.order]
+    present = ~np.isnan(outcome)[logs.order]
     if not zero.any():
         return 0.0, 0.0, 0.0
     people = len(logs.participants)

@@ -82,7 +82,7 @@ class Audit(ShownResult):
         """Counts over all people."""
         counts = {name: int(values.sum()) for name, values in self._columns().items() if values.dtype.kind in "iu"}
         people = len(self.measures.fitted.logs_.participants)
-        return {"people": people, **counts, "reward_share": self.measures.reward_share()[0]}
+        return {"people": people, **counts, "outcome_share": self.measures.outcome_share()[0]}
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         measures = self.measures
@@ -96,7 +96,7 @@ class Audit(ShownResult):
             "removed_above": above,
             "removed_below": measures.removed & ~above,
         }
-        values = {**dict(zip(logs.state_names, logs.state.T, strict=True)), logs.names.reward: logs.reward}
+        values = {**dict(zip(logs.state_names, logs.state.T, strict=True)), logs.names.outcome: logs.outcome}
         missing = {f"missing {name}": logs.available & np.isnan(column) for name, column in values.items()}
         counts, gaps = (
             {name: measures.total(rows).astype(np.int64) for name, rows in masks.items()} for masks in (counted, missing)
@@ -104,7 +104,7 @@ class Audit(ShownResult):
         sizes = measures.total(np.where(measures.removed, np.abs(measures.fitted.residuals_), 0.0))
         shares = {
             "mean_removed_residual": sizes / np.maximum(counts["removed"], 1),
-            "reward_share": measures.reward_share()[1],
+            "outcome_share": measures.outcome_share()[1],
         }
         return counts | shares | gaps | {f"implausible {name}": values for name, values in self.implausible.items()}
 
@@ -127,9 +127,9 @@ class Audit(ShownResult):
         return rows
 
     def removed(self, backend: str | None = None, *, most: int | None = None) -> Any:
-        """Every decision point that the critic removed: participant, time, action, logged and expected reward.
+        """Every decision point that the critic removed: participant, time, action, logged and expected outcome.
 
-        A transformed reward is shown as it was logged and as it was fitted. With `most` at most that many, those furthest
+        A transformed outcome is shown as it was logged and as it was fitted. With `most` at most that many, those furthest
         from the fit first.
         """
         measures = self.measures
@@ -138,14 +138,14 @@ class Audit(ShownResult):
         rows = logs.order[measures.removed[logs.order]]
         if most is not None:
             rows = rows[np.argsort(-np.abs(fitted.residuals_[rows]), kind="stable")[:most]]
-        raw = {} if measures.unit.transform == "none" else {measures.unit.column: measures.raw_reward[rows]}
+        raw = {} if measures.unit.transform == "none" else {measures.unit.column: measures.raw_outcome[rows]}
         data = {
             logs.names.participant: logs.participant[rows],
             logs.names.time: logs.time[rows],
             logs.names.action: np.array(logs.action_names)[logs.action[rows]],
             **raw,
-            str(measures.unit): logs.reward[rows],
-            "expected": logs.reward[rows] - fitted.residuals_[rows],
+            str(measures.unit): logs.outcome[rows],
+            "expected": logs.outcome[rows] - fitted.residuals_[rows],
             "residual": fitted.residuals_[rows],
             "limit": np.sqrt(fitted.threshold_[fitted.unit_[rows]]),
         }
@@ -171,7 +171,7 @@ class Audit(ShownResult):
         if removal is not None:
             removed = (
                 f"{totals['removed']:,} removed by {removal.name} ({totals['removed_above']:,} above the fit, "
-                f"{totals['removed_below']:,} below), holding {format_percent(totals['reward_share'])} of the total outcome"
+                f"{totals['removed_below']:,} below), holding {format_percent(totals['outcome_share'])} of the total outcome"
             )
         return (
             f"{people}, {totals['decision_points']:,} decision points: {totals['available']:,} available, "
@@ -209,7 +209,7 @@ class Audit(ShownResult):
             for person in self.list_most_removed(PRINTED_PEOPLE):
                 counted = [str(person[name]) for name in ("used", "removed", "removed_above", "removed_below")]
                 name = escape(str(person[self.measures.fitted.logs_.names.participant]))
-                table.add_row(name, *counted, format_percent(person["reward_share"]))
+                table.add_row(name, *counted, format_percent(person["outcome_share"]))
             console.print(table)
         console.print(f"Verdict: [{STYLES[self.verdict]}]{self.verdict}[/]")
 
@@ -250,7 +250,7 @@ class Audit(ShownResult):
 def audit(
     fitted: Method,
     *,
-    raw_reward: ArrayLike | None = None,
+    raw_outcome: ArrayLike | None = None,
     implausible: Mapping[str, NDArray[np.int64]] | None = None,
     study: Study | None = None,
     screen: Screen | None = None,
@@ -261,13 +261,13 @@ def audit(
     ----------
     fitted
         A method after `fit`.
-    raw_reward
-        Rewards as they were logged, where the fit used transformed ones: shares of the total are counted in them; from
+    raw_outcome
+        Outcomes as they were logged, where the fit used transformed ones: shares of the total are counted in them; from
         `study.read`.
     implausible
         For each column the number of every participant's values outside the plausible range; from `study.read`.
     study
-        Says how states were scaled and the reward transformed, so that values and effects are shown in their own units.
+        Says how states were scaled and the outcome transformed, so that values and effects are shown in their own units.
     screen
         Values that were marked missing before the fit; from `study.read`.
 
@@ -287,14 +287,14 @@ def audit(
         raise InputError(
             f"audit takes a fitted method, not {type(fitted).__name__}; fit one first: surefoot.method('ro-accb').fit(logs)"
         )
-    measures = Measures.of(fitted, None if raw_reward is None else np.asarray(raw_reward, dtype=np.float64), study)
+    measures = Measures.of(fitted, None if raw_outcome is None else np.asarray(raw_outcome, dtype=np.float64), study)
     people = len(fitted.logs_.participants)
     counts = {name: np.asarray(values, dtype=np.int64) for name, values in (implausible or {}).items()}
     for name, values in counts.items():
         if values.shape != (people,):
             raise InputError(f"implausible['{name}'] has shape {values.shape}; give one count for each of {people} people")
     sensitivity = measures.sensitivity()
-    read = StudyLogs(fitted.logs_, measures.raw_reward, counts, np.arange(len(fitted.logs_)), screen)
-    still = check_standing_still(fitted.logs_, measures.raw_reward)
+    read = StudyLogs(fitted.logs_, measures.raw_outcome, counts, np.arange(len(fitted.logs_)), screen)
+    still = check_standing_still(fitted.logs_, measures.raw_outcome)
     checks = order_advice(check_logs(read, study), (*judge(measures, sensitivity), still))
     return Audit(measures, counts, checks, sensitivity)

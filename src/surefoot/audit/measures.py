@@ -15,7 +15,7 @@ from surefoot.learning.critics.critic import NORMAL_CAP
 from surefoot.learning.critics.regressor import make_critic
 from surefoot.learning.methods import Method
 from surefoot.policies.features import effects, policy_features
-from surefoot.reports.numbers import RewardUnit, format_estimate
+from surefoot.reports.numbers import OutcomeUnit, format_estimate
 from surefoot.study import Study
 
 NEAR = 1.5
@@ -59,18 +59,18 @@ class Measures:
     used."""
 
     fitted: Method
-    raw_reward: NDArray[np.float64]
+    raw_outcome: NDArray[np.float64]
     used: NDArray[np.bool_]
     removed: NDArray[np.bool_]
     relative: NDArray[np.float64]
     study: Study | None = None
 
     @classmethod
-    def of(cls, fitted: Method, raw_reward: NDArray[np.float64] | None = None, study: Study | None = None) -> "Measures":
+    def of(cls, fitted: Method, raw_outcome: NDArray[np.float64] | None = None, study: Study | None = None) -> "Measures":
         logs = fitted.logs_
-        raw = logs.reward if raw_reward is None else np.asarray(raw_reward, dtype=np.float64)
+        raw = logs.outcome if raw_outcome is None else np.asarray(raw_outcome, dtype=np.float64)
         if raw.shape != (len(logs),):
-            raise InputError(f"raw_reward has shape {raw.shape}; the logs have {len(logs)} rows")
+            raise InputError(f"raw_outcome has shape {raw.shape}; the logs have {len(logs)} rows")
         used = ~np.isnan(fitted.weights_)
         if not used.any():
             raise InputError("no decision point was usable, so there is no fit to audit; see which columns are missing")
@@ -81,8 +81,8 @@ class Measures:
         return cls(fitted, raw, used, used & (fitted.weights_ == 0), relative, study)
 
     @property
-    def unit(self) -> RewardUnit:
-        return RewardUnit(self.fitted.logs_.names.reward) if self.study is None else self.study.reward_unit
+    def unit(self) -> OutcomeUnit:
+        return OutcomeUnit(self.fitted.logs_.names.outcome) if self.study is None else self.study.outcome_unit
 
     @property
     def people(self) -> int:
@@ -112,10 +112,10 @@ class Measures:
         logs = self.fitted.logs_
         return intervals.sum_by_participant(logs.participant_index, len(logs.participants), values.astype(np.float64))
 
-    def reward_share(self) -> tuple[float, NDArray[np.float64]]:
-        """Σ|reward| of removed decision points over that of all used ones, before any transform: in all, and per
+    def outcome_share(self) -> tuple[float, NDArray[np.float64]]:
+        """Σ|outcome| of removed decision points over that of all used ones, before any transform: in all, and per
         participant."""
-        size = np.abs(np.where(self.used, self.raw_reward, 0.0))
+        size = np.abs(np.where(self.used, self.raw_outcome, 0.0))
         lost = self.total(np.where(self.removed, size, 0.0))
         earned = self.total(size)
         everything = float(earned.sum())
@@ -130,7 +130,7 @@ class Measures:
         return intervals.difference_interval(*(self.total(rows) for rows in (events & group, group, events & other, other)))
 
     def describe_effect(self, effect: intervals.Interval) -> str:
-        """The mean effect with its interval, and in the units of the untransformed reward where the transform allows it."""
+        """The mean effect with its interval, and in the units of the untransformed outcome where the transform allows it."""
         untransformed = self.unit.describe_difference(effect)
         return f"mean effect of sending {format_estimate(effect)}" + (f", {untransformed}" if untransformed else "")
 
@@ -140,7 +140,7 @@ class Measures:
         shared = self.fitted.critic_.get_params()
         shared = {parameter: shared[parameter] for parameter in critic.get_params() if parameter in shared}
         again = _refit(self.fitted, critic.with_params(shared))
-        return Measures.of(again, self.raw_reward, self.study), self._measure_fit(again)
+        return Measures.of(again, self.raw_outcome, self.study), self._measure_fit(again)
 
     def sensitivity(self) -> tuple[Sensitivity, ...]:
         """The same method with its limit at other heights, and without; only itself where there is no limit."""

@@ -27,7 +27,7 @@ def draw_residuals(measures: Measures, ax: Drawable) -> Picture:
     bins = np.linspace(-WIDEST, WIDEST, 65).tolist()
     axes = figures.choose_axes(ax, **figures.SMALL)
     axes.hist(values[measures.used & ~measures.removed], bins=bins, color=figures.BLUE, alpha=0.75, label="kept")
-    note = "Distance of rewards from the fit, in the width that normal noise would have."
+    note = "Distance of outcomes from the fit, in the width that normal noise would have."
     if removal is not None:
         outline = {"bins": bins, "histtype": "step", "linewidth": 1.5}
         treated = measures.treated
@@ -35,7 +35,7 @@ def draw_residuals(measures: Measures, ax: Drawable) -> Picture:
         axes.hist(values[measures.removed & treated], color=figures.ORANGE, label="removed, sent", **outline)
         axes.axvline(-1, color=figures.INK, linewidth=0.8, linestyle="--", label=removal.name)
         axes.axvline(1, color=figures.INK, linewidth=0.8, linestyle="--")
-        note = "Artefacts stand apart. A tail that runs smoothly through the dashed line is a skewed reward being cut."
+        note = "Artefacts stand apart. A tail that runs smoothly through the dashed line is a skewed outcome being cut."
     axes.set_yscale("log")  # Matplotlib wants counts above 0 first, and all may have been removed.
     x = f"residual, in {'caps of normal noise' if removal is None else removal.unit} (± 4 and beyond at the edge)"
     description = "Histogram of residuals in units of their limit, kept and removed"

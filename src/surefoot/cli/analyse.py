@@ -106,7 +106,7 @@ def evaluate(
     note = ""
     if without_removed:
         removed = loaded.fit_method().weights_ == 0
-        trajectories = trajectories.with_values(reward=np.where(removed, np.nan, trajectories.reward))
+        trajectories = trajectories.with_values(outcome=np.where(removed, np.nan, trajectories.outcome))
         note = f"{int(removed.sum())} outcomes that the robust fit removed count as missing."
     values = evaluate_policies(
         trajectories,
@@ -114,7 +114,7 @@ def evaluate(
         cross_fit=cross_fit,
         critic=critic,
         long_run=long_run,
-        unit=described.reward_unit,
+        unit=described.outcome_unit,
         checks=check_logs(loaded.read, described),
         clip_probabilities=described.clip_probabilities,
         collection=described.collection,
@@ -156,7 +156,7 @@ def effects(
     logs: application.Logs,
     study: application.StudyFile = application.STUDY,
     estimator: Annotated[str | None, typer.Option(help="`wcls`, `emee`, `emee2` or `dcee`.")] = None,
-    outcome: Annotated[str | None, typer.Option(help="A column of the logs; by default that of `[reward]`.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="A column of the logs; by default that of `[outcome]`.")] = None,
     moderators: Annotated[
         str | None, typer.Option(help="State variables by which the effect may differ, separated by commas.")
     ] = None,

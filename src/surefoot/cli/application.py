@@ -133,7 +133,9 @@ class LoadedStudy:
         from surefoot.audit import audit
 
         read = self.read
-        return audit(fitted, raw_reward=read.raw_reward, implausible=read.implausible, study=self.study, screen=read.screen)
+        return audit(
+            fitted, raw_outcome=read.raw_outcome, implausible=read.implausible, study=self.study, screen=read.screen
+        )
 
 
 def name_source(logs: Path, study: Path) -> str:

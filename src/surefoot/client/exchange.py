@@ -194,9 +194,9 @@ class Decision:
         """Of the action that was drawn."""
         return self.probabilities[self.action]
 
-    def outcome(self, proximal_outcome: float | None, timestamp: datetime) -> "Outcome":
+    def outcome(self, outcome: float | None, timestamp: datetime) -> "Outcome":
         """What came back, ready to be sent; it echoes the probability, which the service compares with its record."""
-        return Outcome(self.decision_id, proximal_outcome, timestamp, self.probability)
+        return Outcome(self.decision_id, outcome, timestamp, self.probability)
 
     @classmethod
     def read(cls, given: Any) -> Self:
@@ -223,7 +223,7 @@ class Outcome:
 
     decision_id: str
     """Of the decision that it belongs to."""
-    proximal_outcome: float | None
+    outcome: float | None
     """None where it is known to be missing."""
     timestamp: datetime
     """When it was measured, with a time zone."""
@@ -234,7 +234,7 @@ class Outcome:
         """As JSON, on one line."""
         fields: dict[str, Value] = {
             "decision_id": self.decision_id,
-            "proximal_outcome": make_plain(self.proximal_outcome, "proximal_outcome"),
+            "outcome": make_plain(self.outcome, "outcome"),
             "timestamp": format_time(self.timestamp),
         }
         if self.action_prob is not None:

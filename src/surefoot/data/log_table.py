@@ -54,7 +54,7 @@ class ColumnNames:
     participant: str = "participant"
     time: str = "time"
     action: str = "action"
-    reward: str = "reward"
+    outcome: str = "outcome"
     probability: str = "probability"
     available: str = "available"
     probability_of: str = "action taken"

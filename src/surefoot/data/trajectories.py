@@ -30,7 +30,7 @@ BLOCK_CELLS = 2**17
 MANY_ROWS = 10
 """More rows than that, if they are a large share too, are not slips of single rows."""
 SHOWN_POINTS = 3
-COLUMNS = ("time", "state", "available", "action", "probability", "reward")
+COLUMNS = ("time", "state", "available", "action", "probability", "outcome")
 """What every decision point has."""
 Blocks = Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
@@ -39,8 +39,8 @@ Blocks = Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
 class Trajectories(Shown):
     """Decision points of many people, in the order of the table they came from.
 
-    Make one with `from_frame`, `from_file` or `from_arrays`. Missing states and rewards are NaN: they stay missing, are left
-    out of fits (`usable`) and are counted.
+    Make one with `from_frame`, `from_file` or `from_arrays`. Missing states and outcomes are NaN: they stay missing, are
+    left out of fits (`usable`) and are counted.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Trajectories(Shown):
     Trajectories: 2 people, 6 decision points
     state    s1
     actions  nothing 0 %, send 100 % of 6 available decision points
-    reward   reward: mean –, 6 missing
+    outcome  outcome: mean –, 6 missing
     <BLANKLINE>
     Next: .head()                       the first rows; .to_frame() gives all of them
           .describe()                   numbers about every column
@@ -77,7 +77,7 @@ class Trajectories(Shown):
     """0 is "send nothing"."""
     probability: NDArray[np.float64]
     """With which the action taken was drawn; NaN where it was not logged."""
-    reward: NDArray[np.float64]
+    outcome: NDArray[np.float64]
     """What is optimised, (rows,); NaN where it is missing."""
     state_names: tuple[str, ...]
     """One name for every state variable."""
@@ -153,12 +153,12 @@ class Trajectories(Shown):
         free = self.action[self.available]
         shares = np.bincount(free, minlength=self.actions) / max(len(free), 1)
         actions = [f"{name} {format_percent(share, 0)}" for name, share in zip(self.action_names, shares, strict=True)]
-        known = self.reward[~np.isnan(self.reward)]
+        known = self.outcome[~np.isnan(self.outcome)]
         mean = format_number(float(known.mean())) if known.size else "–"
         facts = {
             "state": ", ".join(self.state_names),
             "actions": f"{', '.join(actions)} of {len(free):,} available decision points",
-            "reward": f"{self.names.reward}: mean {mean}, {len(self) - known.size:,} missing",
+            "outcome": f"{self.names.outcome}: mean {mean}, {len(self) - known.size:,} missing",
         }
         return Overview(f"Trajectories: {len(self.participants):,} people, {len(self):,} decision points", facts)
 
@@ -167,8 +167,8 @@ class Trajectories(Shown):
         return self[:rows].to_frame()
 
     def describe(self) -> Any:
-        """Numbers about every state variable and the reward, at available decision points: a frame with a row for each."""
-        values = np.column_stack([self.state, self.reward])[self.available]
+        """Numbers about every state variable and the outcome, at available decision points: a frame with a row for each."""
+        values = np.column_stack([self.state, self.outcome])[self.available]
         present = [column[~np.isnan(column)] for column in values.T]
         numbers: dict[str, Callable[[NDArray[np.float64]], Any]] = {
             "mean": np.mean,
@@ -177,7 +177,7 @@ class Trajectories(Shown):
             "max": np.max,
         }
         data: dict[str, Any] = {
-            "variable": [*self.state_names, self.names.reward],
+            "variable": [*self.state_names, self.names.outcome],
             "present": [len(column) for column in present],
             "missing": [len(values) - len(column) for column in present],
             "sd": [float(column.std(ddof=1)) if column.size > 1 else np.nan for column in present],
@@ -193,8 +193,8 @@ class Trajectories(Shown):
 
     @cached_property
     def usable(self) -> NDArray[np.bool_]:
-        """Rows that a fit can use: available, with every state variable and the reward present."""
-        usable: NDArray[np.bool_] = self.available & ~np.isnan(self.reward)
+        """Rows that a fit can use: available, with every state variable and the outcome present."""
+        usable: NDArray[np.bool_] = self.available & ~np.isnan(self.outcome)
         for values in self.state.T:
             usable &= ~np.isnan(values)
         usable.flags.writeable = False
@@ -213,7 +213,7 @@ class Trajectories(Shown):
         time: str,
         state: Sequence[str] | Mapping[str, VariableKind | str],
         action: str,
-        reward: str,
+        outcome: str,
         available: str | None = None,
         probability: str | None = None,
         probability_of: str | None = None,
@@ -224,7 +224,7 @@ class Trajectories(Shown):
         Parameters
         ----------
         frame : pandas, polars or Arrow table
-        participant, time, action, reward, available, probability : str
+        participant, time, action, outcome, available, probability : str
             The columns with these roles. Rows where the participant was not available need no action and no probability.
         probability_of : str
             What `probability` is of: `"action taken"`, or `"sending"` whether or not something was sent. It has no default,
@@ -242,7 +242,7 @@ class Trajectories(Shown):
             table, backend = arrow_table(frame, list(layout.columns), layout.also)
             return LogTable.of(layout.settle_missing(table), participant), backend
 
-        return _read_roles(read, participant, time, state, action, reward, available, probability, probability_of, actions)
+        return _read_roles(read, participant, time, state, action, outcome, available, probability, probability_of, actions)
 
     @classmethod
     @spell_out_keywords(from_frame.__func__, without=("cls", "frame"))  # type: ignore[attr-defined]
@@ -264,7 +264,7 @@ class Trajectories(Shown):
         cls,
         state: ArrayLike,
         action: ArrayLike,
-        reward: ArrayLike,
+        outcome: ArrayLike,
         *,
         available: ArrayLike | None = None,
         probability: ArrayLike | None = None,
@@ -304,7 +304,7 @@ class Trajectories(Shown):
             available=flatten(available, 1.0, "available").astype(np.float64),
             action=flatten(action, np.nan, "action").astype(np.float64),
             probability=flatten(probability, np.nan, "probability").astype(np.float64),
-            reward=flatten(reward, np.nan, "reward").astype(np.float64),
+            outcome=flatten(outcome, np.nan, "outcome").astype(np.float64),
             state_names=tuple(state_names or [f"s{j + 1}" for j in range(cube.shape[2])]),
             action_names=name_actions(actions),
         )
@@ -336,7 +336,7 @@ class Trajectories(Shown):
                     text = str(np.datetime_as_string(value)).removesuffix(".000000")
                 problems.report(column, rows, reason.format(text), remedy)
 
-        columns = dict(zip(others["state_names"], others["state"].T, strict=True)) | {names.reward: others["reward"]}
+        columns = dict(zip(others["state_names"], others["state"].T, strict=True)) | {names.outcome: others["outcome"]}
         for name, values in columns.items():
             refuse(name, values, np.isinf(values), "{} is not finite", "correct the value or leave it empty (missing)")
         free = available == 1
@@ -378,15 +378,15 @@ class Trajectories(Shown):
         )
 
     def with_values(
-        self, *, state: NDArray[np.float64] | None = None, reward: NDArray[np.float64] | None = None
+        self, *, state: NDArray[np.float64] | None = None, outcome: NDArray[np.float64] | None = None
     ) -> Trajectories:
-        """The same decision points with other states or rewards, of the same shape and in the same order."""
+        """The same decision points with other states or outcomes, of the same shape and in the same order."""
         state = self.state if state is None else state
-        reward = self.reward if reward is None else reward
-        for name, old, new in (("state", self.state, state), ("reward", self.reward, reward)):
+        outcome = self.outcome if outcome is None else outcome
+        for name, old, new in (("state", self.state, state), ("outcome", self.outcome, outcome)):
             if new.shape != old.shape or np.isinf(new).any():
                 raise InputError(f"{name} must be finite or missing and of shape {old.shape}", column=name)
-        return replace(self, state=state, reward=reward, sorted_rows=self.order)
+        return replace(self, state=state, outcome=outcome, sorted_rows=self.order)
 
     def mean_weights(self) -> MeanWeights | None:
         """The mean weight of every action, which must be 1; None without probabilities."""
@@ -436,7 +436,7 @@ class Trajectories(Shown):
         data = {names.participant: self.participant, names.time: self.time}
         data |= {name: self.state[:, j] for j, name in enumerate(self.state_names)}
         data |= {names.available: self.available, names.action: self.action, names.probability: probability}
-        return make_frame({**data, names.reward: self.reward}, backend or self.backend)
+        return make_frame({**data, names.outcome: self.outcome}, backend or self.backend)
 
     def blocks(self, cells: int = BLOCK_CELLS) -> Blocks:
         """Blocks of people of about the same length: their positions, and their rows in time order, −1 where padded."""
@@ -513,7 +513,7 @@ def join_logs(first: Trajectories, later: Trajectories) -> Trajectories:
     _, in_first, in_later = np.intersect1d(
         points[: len(first)], points[len(first) :], assume_unique=True, return_indices=True
     )
-    waiting = first.available & np.isnan(first.reward)
+    waiting = first.available & np.isnan(first.outcome)
     twice = np.sort(in_later[~waiting[in_first]])
     if twice.size:
         named = [f"'{later.participant[row]}' at {later.time[row]}" for row in twice[:SHOWN_POINTS]]
@@ -535,7 +535,7 @@ def read_columns(
     time: str,
     state: Mapping[str, tuple[str, VariableKind]],
     action: str,
-    reward: str,
+    outcome: str,
     available: str | None,
     probability: str | None,
     actions: Sequence[str],
@@ -555,7 +555,7 @@ def read_columns(
         "available": np.ones(len(table)) if available is None else columns[available].yes_no(),
         "action": columns[action].actions(actions, action_values),
         "probability": np.full(len(table), np.nan) if probability is None else columns[probability].numbers(),
-        "reward": columns[reward].numbers(),
+        "outcome": columns[outcome].numbers(),
         # Last: without times nothing further can be checked, and everything reported so far is raised.
         "time": columns[time].times(),
     }
@@ -574,7 +574,7 @@ def _read_roles(
     time: str,
     state: Sequence[str] | Mapping[str, VariableKind | str],
     action: str,
-    reward: str,
+    outcome: str,
     available: str | None = None,
     probability: str | None = None,
     probability_of: str | None = None,
@@ -590,7 +590,7 @@ def _read_roles(
         problem = "probability_of='sending' says nothing about which of several actions was sent"
         raise InputError(f"{problem}; give the probability of the action taken")
     given = dict(state) if isinstance(state, Mapping) else dict.fromkeys(state)
-    roles = (participant, time, *state, action, reward, available, probability)
+    roles = (participant, time, *state, action, outcome, available, probability)
     columns = tuple(name for name in roles if name is not None)
     levels = {name: _check_kind(name, kind) for name, kind in given.items() if kind is not None}
     repeated = [name for name in columns if columns.count(name) > 1]
@@ -604,7 +604,7 @@ def _read_roles(
         time=time,
         state=kinds,
         action=action,
-        reward=reward,
+        outcome=outcome,
         available=available,
         probability=probability,
         actions=action_names,
@@ -623,7 +623,7 @@ def _read_roles(
         **arrays,
         state_names=tuple(column for name, (_, kind) in kinds.items() for column in kind.state_columns(name)),
         action_names=action_names,
-        names=ColumnNames(participant, time, action, reward, *shown, unnamed),
+        names=ColumnNames(participant, time, action, outcome, *shown, unnamed),
         backend=backend,
         problems=problems,
     )

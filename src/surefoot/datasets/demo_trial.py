@@ -94,8 +94,8 @@ def _spoil(temperature: Floats, steps: Floats, seed: np.random.SeedSequence) -> 
     logs = Trajectories.from_arrays(temperature[..., None], np.zeros(steps.shape, dtype=np.int64), steps, actions=2)
     logs = contaminate(logs, mechanism="stuck", values="state", ratio=DEAD, run_length=15, seed=dead).logs
     logs = contaminate(logs, mechanism="unit", ratio=BUMPS, strength=15, seed=bumps).logs
-    logs = contaminate(logs, mechanism="nonwear", values="reward", ratio=UNWORN, run_length=12, seed=unworn).logs
-    return logs.state[:, 0], logs.reward.reshape(steps.shape)
+    logs = contaminate(logs, mechanism="nonwear", values="outcome", ratio=UNWORN, run_length=12, seed=unworn).logs
+    return logs.state[:, 0], logs.outcome.reshape(steps.shape)
 
 
 def _answer(states: Floats, rng: np.random.Generator) -> dict[str, Floats]:

@@ -47,7 +47,7 @@ SOURCE = {
     "weather": "dec.weather.condition",
     "location": "dec.location.category",
 }
-"""Our names and the file's. Of columns known only after the decision there is only the reward."""
+"""Our names and the file's. Of columns known only after the decision there is only the outcome."""
 SENTINELS = {"temperature": (-1024.0,), "wind": (-9999.0, -1.0), "precipitation": (-1.0,), "snow": (-1.0,)}
 MISSING = ("", "NA", "unknown")
 DATE = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})[ T](\d{1,2}):(\d{2})(?::(\d{2}))?(?:\.\d*)?")
@@ -62,7 +62,7 @@ class HeartStepsV1(Shown):
     frame
         One row per decision point: participant, time, available, send, steps, and variables known before the decision.
     logs
-        The same rows as trajectories, with the state of `study` and raw steps as reward.
+        The same rows as trajectories, with the state of `study` and raw steps as outcome.
     funnel
         The number of rows left after each step, from the file to the rows that a fit uses.
     study
@@ -125,11 +125,11 @@ def heartsteps_v1(path: str | Path, *, backend: str | None = None) -> HeartSteps
         funnel[name] = len(rows)
     rows.sort(key=lambda row: (row["participant"], row["decision"]))
     table = _make_table(rows)
-    # The reward as it was measured, without the study's transform.
+    # The outcome as it was measured, without the study's transform.
     raw_steps = Study.parse(study_text().replace('transform = "log(x + 0.5)"', 'transform = "none"'))
     logs = parse_logs(raw_steps, LogTable.of(table, "participant")).logs
     funnel["available"] = int(logs.available.sum())
-    funnel["with reward, prior steps, temperature and location"] = int(logs.usable.sum())
+    funnel["with outcome, prior steps, temperature and location"] = int(logs.usable.sum())
     frame = make_frame({name: table[name].combine_chunks() for name in table.column_names}, backend)
     return HeartStepsV1(frame, logs, funnel, Study.parse(study_text()))
 
@@ -219,7 +219,7 @@ class ZeroFilled:
     """
 
     logs: Trajectories
-    """`steps_before` as state, `steps` as reward; unavailable where nobody was randomised."""
+    """`steps_before` as state, `steps` as outcome; unavailable where nobody was randomised."""
     not_recorded: dict[str, NDArray[np.bool_]]
     """For `steps_before` and `steps` the rows where the tracker recorded nothing."""
 
@@ -241,7 +241,7 @@ def read_zero_filled(path: str | Path) -> ZeroFilled:
         "steps_before": columns["jbsteps60pre.zero"],
         "steps": columns["jbsteps30.zero"],
     }
-    roles = {"participant": "participant", "time": "decision", "action": "send", "reward": "steps"}
+    roles = {"participant": "participant", "time": "decision", "action": "send", "outcome": "steps"}
     logs = Trajectories.from_frame(make_frame(data, "pyarrow"), state=["steps_before"], available="available", **roles)
     missing = {"steps_before": np.isnan(columns["jbsteps60pre"]), "steps": np.isnan(columns["jbsteps30"])}
     return ZeroFilled(logs, missing)

@@ -17,7 +17,7 @@ from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availab
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.inference.balance import FALSE_ALARMS, find_imbalances
-from surefoot.study.log_description import Reward
+from surefoot.study.log_description import OutcomeSection
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -95,7 +95,7 @@ class Analysis:
     def offset(self) -> float | None:
         """c of log(x + c); None for another transform of the outcome."""
         try:
-            return Reward(transform=self.transform).offset
+            return OutcomeSection(transform=self.transform).offset
         except ValueError as error:
             raise InputError(f"transform '{self.transform}' is unknown; write 'none', 'sqrt' or 'log(x + 0.5)'") from error
 
@@ -341,7 +341,7 @@ class ExcursionBatch:
             action=self.action,
             # Rows that remain after later actions are ruled out were not drawn with these probabilities.
             probability=self.taken if analysis.future == "observed" else np.full(len(self), np.nan),
-            reward=np.where(self.observed, self.outcome, np.nan),
+            outcome=np.where(self.observed, self.outcome, np.nan),
             state_names=tuple(state),
             action_names=self.action_names,
             names=ColumnNames(

@@ -140,7 +140,7 @@ def _summarise(
     logs = read.logs
     free = rows & logs.available
     people = np.unique(logs.participant_index[free])
-    missing = np.isnan(read.raw_reward)
+    missing = np.isnan(read.raw_outcome)
 
     def share(top: Floats | Mask, bottom: Mask) -> Interval:
         sums = [sum_by_participant(logs.participant_index, len(logs.participants), values) for values in (top, bottom)]
@@ -162,7 +162,7 @@ def _summarise(
         people=len(people),
         decision_points=int(free.sum()),
         prompts=share(free & (logs.action > 0), free),
-        outcome=share(np.where(free & ~missing, read.raw_reward, 0.0), free & ~missing),
+        outcome=share(np.where(free & ~missing, read.raw_outcome, 0.0), free & ~missing),
         missing=share(free & missing, free),
         effects=tuple(effects),
         refusal=refusal,

@@ -495,7 +495,7 @@ def wcls(frame: Any, **options: Unpack[Options]) -> EffectResult:
     --------
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
-    >>> columns = {"participant": "participant", "time": "time", "outcome": "reward", "treatment": "action"}
+    >>> columns = {"participant": "participant", "time": "time", "outcome": "outcome", "treatment": "action"}
     >>> wcls(logs.to_frame(), **columns, probability=0.5, controls=["engagement"]).params.round(1)
     array([153.5])
     """
@@ -520,8 +520,8 @@ def emee(frame: Any, **options: Unpack[Options]) -> EffectResult:
     --------
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
-    >>> frame = logs.with_values(reward=(logs.reward > 1000).astype(float)).to_frame()
-    >>> columns = {"participant": "participant", "time": "time", "outcome": "reward", "treatment": "action"}
+    >>> frame = logs.with_values(outcome=(logs.outcome > 1000).astype(float)).to_frame()
+    >>> columns = {"participant": "participant", "time": "time", "outcome": "outcome", "treatment": "action"}
     >>> emee(frame, **columns, probability=0.5).params.round(4)
     array([0.0775])
     """
@@ -546,8 +546,8 @@ def emee2(frame: Any, **options: Unpack[Options]) -> EffectResult:
     --------
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=20).collect(sf.policies.coin(2), decision_points=50, seed=0)
-    >>> frame = logs.with_values(reward=(logs.reward > 1000).astype(float)).to_frame()
-    >>> columns = {"participant": "participant", "time": "time", "outcome": "reward", "treatment": "action"}
+    >>> frame = logs.with_values(outcome=(logs.outcome > 1000).astype(float)).to_frame()
+    >>> columns = {"participant": "participant", "time": "time", "outcome": "outcome", "treatment": "action"}
     >>> emee2(frame, **columns, probability=0.5).params.round(4)
     array([0.0775])
     """

@@ -70,10 +70,10 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     outcome = options["outcome"]
     options["moderators"] = expand_terms(study, settings.moderators)
     checked = read
-    if outcome != read.logs.names.reward:
+    if outcome != read.logs.names.outcome:
         values = frame[outcome].to_numpy(zero_copy_only=False).astype(np.float64)
-        names = replace(read.logs.names, reward=outcome)
-        checked = replace(read, logs=replace(read.logs.with_values(reward=values), names=names), raw_reward=values)
+        names = replace(read.logs.names, outcome=outcome)
+        checked = replace(read, logs=replace(read.logs.with_values(outcome=values), names=names), raw_outcome=values)
     choice = choose_errors(study, path, read, settings.errors)
     report = analyse(
         frame,
@@ -132,9 +132,9 @@ def _analyse_groups(
 
 
 def _list_options(study: Study, settings: EffectsSection, available: str) -> Options:
-    """Of the average effect; the outcome has the reward's own transform unless another is named."""
-    outcome = settings.outcome or study.reward.column
-    transform = study.reward.transform if outcome == study.reward.column else "none"
+    """Of the average effect; it has the transform of `[outcome]` unless another column is named."""
+    outcome = settings.outcome or study.outcome.column
+    transform = study.outcome.transform if outcome == study.outcome.column else "none"
     return Options(
         participant=study.columns.participant,
         time=study.columns.time,
@@ -188,7 +188,7 @@ def _compare_screens(
     except InputError as error:  # A code such as -99 has no logarithm.
         refusal = str(error)
     columns = screen.flags.column
-    if not screen.screener.outcome and (columns == study.reward.column).any():
+    if not screen.screener.outcome and (columns == study.outcome.column).any():
         with suppress(InputError):  # Too few participants have a row without those outcomes.
             removed = estimate(outcome=True)
     return ScreenedEffect(screen, reported, without, removed, refusal)
@@ -198,11 +198,11 @@ def _split_missing(report: EffectsReport, read: StudyLogs) -> dict[str, int]:
     """The reasons why rows do not count, with outcomes that were measured apart from those that are missing."""
     points = report.main.points
     missing = points.reasons.get(OUTCOME_MISSING)
-    if missing is None or points.analysis.outcome != read.logs.names.reward:
+    if missing is None or points.analysis.outcome != read.logs.names.outcome:
         return report.quality.reasons
     rows = points.order.row[np.flatnonzero(missing) + points.analysis.lag]
-    flagged = (np.isnan(read.raw_reward) & ~np.isnan(read.measured_reward))[rows]
-    outside = read.outside.get(read.logs.names.reward, np.zeros(len(read.logs), dtype=bool))[rows]
+    flagged = (np.isnan(read.raw_outcome) & ~np.isnan(read.measured_outcome))[rows]
+    outside = read.outside.get(read.logs.names.outcome, np.zeros(len(read.logs), dtype=bool))[rows]
     counts = {
         "outcome implausible (outside its range)": outside,
         "outcome flagged by the screen": flagged,
@@ -213,9 +213,9 @@ def _split_missing(report: EffectsReport, read: StudyLogs) -> dict[str, int]:
 
 
 def _make_frame(study: Study, settings: EffectsSection, read: StudyLogs, path: str | Path) -> Any:
-    """The logs with state variables and reward in their own units, and further columns that the analysis names."""
+    """The logs with state variables and outcome in their own units, and further columns that the analysis names."""
     logs = read.logs
-    raw = read.raw_reward if study.reward.winsorise is None else np.clip(read.raw_reward, *study.reward.winsorise)
+    raw = read.raw_outcome if study.outcome.winsorise is None else np.clip(read.raw_outcome, *study.outcome.winsorise)
     columns = _list_columns(study, logs, raw)
     if "day" not in columns and logs.time.dtype.kind == "M":
         dates = logs.time.astype("datetime64[D]")
@@ -239,7 +239,7 @@ def _list_columns(study: Study, logs: Trajectories, outcome: Floats) -> dict[str
         logs.names.available: logs.available,
         study.actions.column: logs.action,
         study.columns.probability or TAKEN: np.where(logs.available, logs.probability, np.nan),
-        study.reward.column: outcome,
+        study.outcome.column: outcome,
     }
     for name, variable in study.state.items():
         for column in study.columns_of(name):
@@ -257,15 +257,15 @@ def expand_terms(study: Study, terms: tuple[str, ...]) -> tuple[str, ...]:
 def plan_primary_effect(study: Study) -> tuple[Analysis, str, str]:
     """The analysis of the average effect in `[effects]` at its first lag, the estimator, and a note.
 
-    Logs in memory hold the state and the reward. Where the study names another outcome, a distal one or a numerator that
-    is not a state variable, weighted and centred least squares of the reward stands in, and the note says so.
+    Logs in memory hold the state and the outcome. Where the study names another outcome, a distal one or a numerator that
+    is not a state variable, weighted and centred least squares of the outcome stands in, and the note says so.
     """
     settings = study.effects
-    column = study.reward.column
+    column = study.outcome.column
     other = settings.outcome not in (None, column) or ESTIMATORS[settings.estimator].distal
     unknown = isinstance(settings.numerator, str) and settings.numerator not in study.state_names
     note = (
-        f"The primary analysis ({settings.estimator} of {settings.outcome or column}) needs more than state and reward: "
+        f"The primary analysis ({settings.estimator} of {settings.outcome or column}) needs more than state and outcome: "
         f"weighted and centred least squares of {column} stands in for it."
     )
     analysis = replace(
@@ -280,7 +280,7 @@ def plan_primary_effect(study: Study) -> tuple[Analysis, str, str]:
 
 
 def estimate_primary_effect(study: Study, logs: Trajectories, analysis: Analysis, estimator: str) -> EffectResult:
-    """The average effect on rewards as they are optimised; analysis and estimator are those of `plan_primary_effect`.
+    """The average effect on outcomes as they are optimised; analysis and estimator are those of `plan_primary_effect`.
 
     >>> import surefoot as sf
     >>> text = '[columns]\\nparticipant = "participant"\\ntime = "time"\\n'
@@ -290,7 +290,7 @@ def estimate_primary_effect(study: Study, logs: Trajectories, analysis: Analysis
     ('Intercept',)
     """
     used = {*analysis.role_columns, *analysis.controls, *analysis.moderators}
-    columns = {name: values for name, values in _list_columns(study, logs, logs.reward).items() if name in used}
+    columns = {name: values for name, values in _list_columns(study, logs, logs.outcome).items() if name in used}
     columns[analysis.available or "available"] = logs.available
     # Numbers sort faster than other ids.
     columns[analysis.participant] = np.asarray(logs.participant_index)

@@ -75,7 +75,7 @@ class LongRunLogs:
         )
         judged = data.judge()
         following = transitions.following
-        pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.reward) & (judged.weights != 0)
+        pairs = data.pairs & judged.trusted & judged.trusted[following] & ~np.isnan(logs.outcome) & (judged.weights != 0)
         rows = logs.order[pairs[logs.order]]
         for code, name in enumerate(logs.action_names):
             if not (logs.action[rows] == code).any():
@@ -130,7 +130,7 @@ class LongRunLogs:
         moves = scale > 1e-9 * np.sqrt((features**2).mean(axis=0))
         features = features[:, moves] / scale[moves]
         difference = difference[:, moves] / scale[moves]
-        return solve_equations(features, difference, logs.reward[self.rows], self.position, self.is_early)
+        return solve_equations(features, difference, logs.outcome[self.rows], self.position, self.is_early)
 
 
 def sum_people(values: Floats, position: Codes, people: int) -> Floats:

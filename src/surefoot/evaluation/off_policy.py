@@ -31,7 +31,7 @@ from surefoot.learning.pooling import make_pooling
 from surefoot.log_checks import Check, check_logs
 from surefoot.policies.features import critic_features
 from surefoot.policies.policies import Policies, Policy, baselines
-from surefoot.reports.numbers import RewardUnit
+from surefoot.reports.numbers import OutcomeUnit
 from surefoot.study.collection_section import CollectionSection
 
 Floats = NDArray[np.float64]
@@ -185,7 +185,7 @@ def expect_rewards(
     width = logs.state[usable].std(axis=0)
     standardised = (logs.state - logs.state[usable].mean(axis=0)) / np.where(width > 0, width, 1.0)
     state = np.where(usable[:, None], standardised, 0.0)
-    reward = np.where(usable, logs.reward, 0.0)
+    reward = np.where(usable, logs.outcome, 0.0)
     counts = usable * (1.0 if weights is None else weights)
     shrinkage = np.full((state.shape[1] + 1) * actions, penalty)
     shrinkage[0] = 0.0
@@ -204,7 +204,7 @@ def expect_rewards(
 def fit_without_folds(method: Method, logs: Trajectories, fold: Codes) -> Iterator[tuple[int, Policies]]:
     """For every fold the policies that the method learns from the other folds: the rewards of the fold are hidden."""
     for number in np.unique(fold[logs.usable]):
-        hidden = logs.with_values(reward=np.where(fold == number, np.nan, logs.reward))
+        hidden = logs.with_values(outcome=np.where(fold == number, np.nan, logs.outcome))
         with warnings.catch_warnings():
             # Too little data is reported once, about the fit to all folds.
             warnings.simplefilter("ignore", FitWarning)
@@ -229,7 +229,7 @@ def evaluate(
     long_run: bool = False,
     max_gap: int = 1,
     day_boundary: DayBoundary = None,
-    unit: RewardUnit | None = None,
+    unit: OutcomeUnit | None = None,
     checks: Sequence[Check] | None = None,
     seed: int = 0,
 ) -> OffPolicy:
@@ -246,16 +246,16 @@ def evaluate(
         from these logs; a function takes states (n, variables) and gives probabilities (n, actions), and an array holds
         them for every row.
     cross_fit, folds
-        How methods and the reward model are learned without the rows they judge: by `person` or by `time`, and the number
+        How methods and the outcome model are learned without the rows they judge: by `person` or by `time`, and the number
         of folds.
     critic, clip_probabilities
-        Of the reward model; the study's limits.
+        Of the outcome model; the study's limits.
     collection
         How the actions in the logs were chosen: `[collection]` of a study. Unknown where it is not given.
     long_run, max_gap, day_boundary
         Whether to add the values after a long time in force, and which decision points then follow each other.
     unit, seed
-        How the reward was transformed, for the words; with which people are dealt into folds.
+        How the outcome was transformed, for the words; with which people are dealt into folds.
     checks
         Of the logs, from `check_logs`; by default the logs are checked without their study.
 
@@ -291,7 +291,7 @@ def evaluate(
         numerator, denominator = (sum_by_participant(person, len(present), part) for part in scores)
         return numerator, denominator
 
-    logged = sum_scores((logs.reward[rows], np.ones(len(rows))))
+    logged = sum_scores((logs.outcome[rows], np.ones(len(rows))))
     values: list[Value] = []
     overlap: list[Overlap] = []
     preferred: dict[str, Scores] = {}
@@ -307,7 +307,7 @@ def evaluate(
             logged_probability=logs.probability[rows],
             expected=expected,
             action=logs.action[rows],
-            reward=logs.reward[rows],
+            reward=logs.outcome[rows],
             expect_rewards=learn_rewards,
         )
         overlap.append(_measure_overlap(candidate, judged))
@@ -333,7 +333,7 @@ def evaluate(
         people=len(present),
         decision_points=len(rows),
         action_names=logs.action_names,
-        unit=unit or RewardUnit(logs.names.reward),
+        unit=unit or OutcomeUnit(logs.names.outcome),
         cross_fit=dealing,
         critic=model.name,
         estimators=tuple(ESTIMATORS),
@@ -353,7 +353,7 @@ def _find_rows(logs: Trajectories) -> Codes:
         raise InputError(
             f"evaluate takes Trajectories first, not {type(logs).__name__}; write evaluate(logs, {{name: policy}})"
         )
-    Learnable.of_logs(logs).require(logs.names.reward)
+    Learnable.of_logs(logs).require(logs.names.outcome)
     rows = np.flatnonzero(logs.usable)
     missing = rows[np.isnan(logs.probability[rows])]
     if missing.size:

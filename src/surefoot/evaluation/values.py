@@ -11,7 +11,7 @@ from surefoot.evaluation.estimators import find_estimator
 from surefoot.inference.intervals import Interval, describe_roughness
 from surefoot.log_checks import Check, list_warnings
 from surefoot.reports import figures
-from surefoot.reports.numbers import RewardUnit, count_decimals, format_decimals, format_interval, format_value
+from surefoot.reports.numbers import OutcomeUnit, count_decimals, format_decimals, format_interval, format_value
 from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class Value:
     estimator: str
     """The name of the estimator."""
     value: Interval
-    """The mean reward per decision point under the policy."""
+    """The mean outcome per decision point under the policy."""
     difference: Interval
-    """From the mean reward of the logs, paired within people."""
+    """From the mean outcome of the logs, paired within people."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class OffPolicy(ShownResult):
     """The number of decision points that count."""
     action_names: tuple[str, ...]
     """The names of the actions, nothing first."""
-    unit: RewardUnit
+    unit: OutcomeUnit
     """How the outcome was transformed."""
     cross_fit: str
     """`person` or `time`."""
     critic: str
-    """The name of the reward model."""
+    """The name of the outcome model."""
     estimators: tuple[str, ...]
     """The names of the estimators."""
     values: tuple[Value, ...]

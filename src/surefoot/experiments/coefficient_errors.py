@@ -90,7 +90,7 @@ def measure_errors(logs: Trajectories, critic: str) -> list[float]:
 
 def measure_oracle(logs: Trajectories, touched: NDArray[np.bool_]) -> list[float]:
     """The same of least squares without exactly the decision points that were touched."""
-    return measure_errors(logs.with_values(reward=np.where(touched, np.nan, logs.reward)), "least squares")
+    return measure_errors(logs.with_values(outcome=np.where(touched, np.nan, logs.outcome)), "least squares")
 
 
 Measure = Callable[[Trajectories, Trajectories, engine.Parameters], engine.Row]
@@ -204,7 +204,7 @@ def measure_peers(logs: Trajectories, clean: Trajectories, parameters: engine.Pa
         return {}
     errors: dict[str, list[float]] = {}
     rows = logs.order.reshape(len(logs.participants), -1)[: parameters["peer_participants"]]
-    for features, reward in zip(critic_features(logs.state, logs.action, 2)[rows], logs.reward[rows], strict=True):
+    for features, reward in zip(critic_features(logs.state, logs.action, 2)[rows], logs.outcome[rows], strict=True):
         # These solvers expect features and rewards of about unit size.
         unit = float(np.median(np.abs(reward))) or 1.0
         huber = HuberRegressor(alpha=0.0, fit_intercept=False, max_iter=1000).fit(features, reward / unit)
@@ -222,7 +222,7 @@ def log_normal_logs(logs: Trajectories, seed: int | np.random.SeedSequence) -> T
     normal = np.random.default_rng(seed).standard_normal(len(logs))
     noise = middle * np.exp(width * normal - width**2 / 2) - middle
     expected = critic_features(logs.state, logs.action, 2) @ HeartSteps.critic_coef
-    return logs.with_values(reward=expected + BETA[12] * noise)
+    return logs.with_values(outcome=expected + BETA[12] * noise)
 
 
 def skewed_rewards(*, participants: int = 200, replicates: int = 5, seed: int = 2025) -> list[engine.Row]:
@@ -241,7 +241,7 @@ def skewed_rewards(*, participants: int = 200, replicates: int = 5, seed: int = 
             fitted = CRITICS[critic]().fit(logs)
             error = ((fitted.critic_coef_ - HeartSteps.critic_coef)[:, 4:] * average).sum(axis=1)
             points_removed = 1 - fitted.weights_.mean()
-            reward_removed = 1 - (fitted.weights_ * logs.reward).sum() / logs.reward.sum()
+            reward_removed = 1 - (fitted.weights_ * logs.outcome).sum() / logs.outcome.sum()
             rows.append({"critic": critic, "error": error, "points": points_removed, "reward": reward_removed})
     return [
         {
@@ -297,7 +297,7 @@ S5 = engine.Experiment(
 
 # S6
 
-NONWEAR = {"mechanism": "nonwear", "values": "reward"}
+NONWEAR = {"mechanism": "nonwear", "values": "outcome"}
 AFTER_NOTHING = "reward 0 after nothing only"
 ARTEFACTS: dict[str, tuple[dict[str, Any], float | None]] = {
     "reward 0, scattered": (NONWEAR, None),
@@ -323,9 +323,9 @@ LEAST_UNSAFE = 0.95
 def measure_screen(logs: Trajectories, clean: Trajectories, parameters: engine.Parameters) -> engine.Row:
     """Errors after the screen, the shares of wrong and of right values flagged, and whether it called the study unsafe."""
     screened = screen(logs)
-    before = np.column_stack([logs.state, logs.reward])
-    flagged = np.isnan(np.column_stack([screened.logs.state, screened.logs.reward])) & ~np.isnan(before)
-    wrong = before != np.column_stack([clean.state, clean.reward])
+    before = np.column_stack([logs.state, logs.outcome])
+    flagged = np.isnan(np.column_stack([screened.logs.state, screened.logs.outcome])) & ~np.isnan(before)
+    wrong = before != np.column_stack([clean.state, clean.outcome])
     return {
         **{column: measure_errors(screened.logs, critic) for critic, column in SCREENED.items()},
         "wrong_flagged": float((flagged & wrong).sum() / max(wrong.sum(), 1)),

@@ -27,7 +27,7 @@ class Coefficient:
     """One coefficient. With a fit per participant the value is the mean over people, and its interval that of the mean."""
 
     part: str
-    """`critic` (in units of the reward) or `policy` (in logits: above zero makes the action more likely)."""
+    """`critic` (in units of the outcome) or `policy` (in logits: above zero makes the action more likely)."""
     action: str
     """The name of the action."""
     feature: str

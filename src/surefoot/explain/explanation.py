@@ -28,7 +28,14 @@ from surefoot.inference.intervals import FEW_PEOPLE, sum_by_participant
 from surefoot.inference.sandwich import MOST_REFITTED, count_coefficients, takes_refits
 from surefoot.learning.methods import Method
 from surefoot.numerics.parallel import Progress
-from surefoot.reports.numbers import RewardUnit, count_decimals, format_interval, format_percent, format_signed, format_value
+from surefoot.reports.numbers import (
+    OutcomeUnit,
+    count_decimals,
+    format_interval,
+    format_percent,
+    format_signed,
+    format_value,
+)
 from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 from surefoot.study import Study
 
@@ -124,9 +131,9 @@ class Explanation(ShownResult):
         return self.fitted.rule.title if self.study is None else self.study.method_name
 
     @property
-    def unit(self) -> RewardUnit:
-        """Of the fitted reward."""
-        return RewardUnit(self.fitted.logs_.names.reward) if self.study is None else self.study.reward_unit
+    def unit(self) -> OutcomeUnit:
+        """Of the fitted outcome."""
+        return OutcomeUnit(self.fitted.logs_.names.outcome) if self.study is None else self.study.outcome_unit
 
     @cached_property
     def left_out(self) -> tuple[str, ...]:
@@ -290,7 +297,7 @@ def explain(
         A method after `fit`.
     study
         Describes the state variables (so that they are shown in their own units, a category as one), the limits of the
-        probabilities, and the reward. Without it variables are guessed from their values.
+        probabilities, and the outcome. Without it variables are guessed from their values.
     audit
         Of the same fit; its verdict is then shown on the policy card.
     draws

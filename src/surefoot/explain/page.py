@@ -8,13 +8,13 @@ from surefoot.explain.response import ActionConsequence, Curve, TimeCourse, spre
 from surefoot.learning.methods import Method
 from surefoot.reports import figures
 from surefoot.reports.figures import Drawable, Picture, finish_picture
-from surefoot.reports.numbers import RewardUnit
+from surefoot.reports.numbers import OutcomeUnit
 
 SHOWN_PEOPLE = 60
 """A figure with a mark for each participant shows at most this many, evenly spaced."""
 
 
-def draw_coefficients(fitted: Method, coefficients: Coefficients, part: str, unit: RewardUnit, ax: Drawable) -> Picture:
+def draw_coefficients(fitted: Method, coefficients: Coefficients, part: str, unit: OutcomeUnit, ax: Drawable) -> Picture:
     """A forest plot: features in the order of the state, the intercept last, for both parts."""
     logs = fitted.logs_
     names = logs.action_names

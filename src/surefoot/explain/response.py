@@ -368,7 +368,7 @@ def count_courses(logs: Trajectories, used: NDArray[np.bool_], send: NDArray[np.
 
 @dataclass(frozen=True, eq=False)
 class ActionConsequence:
-    """Change in the outcomes by one action compared with doing nothing, at the mean state, in units of the reward."""
+    """Change in the outcomes by one action compared with doing nothing, at the mean state, in units of the outcome."""
 
     action: str
     """Its name."""

@@ -43,7 +43,7 @@ ENOUGH_PARTS = 4
 GROUPED_PARTS = 4
 """At most this many parts of one file are one task, so that its worker reads the file once."""
 LEAST_ROW_BYTES = 8
-"""A row of a text file takes at least these: participant, time, action and reward with their separators."""
+"""A row of a text file takes at least these: participant, time, action and outcome with their separators."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -153,9 +153,9 @@ def summarise_part(
         "removed": 0 if fitted is None else int(fitted.removed.sum()),
         "missing": {
             **{variable: int(missing[columns[0]].sum()) for variable, columns in study.state_columns.items()},
-            logs.names.reward: int(np.isnan(logs.reward[available]).sum()),
+            logs.names.outcome: int(np.isnan(logs.outcome[available]).sum()),
         },
-        "reward_range": Learnable.of_logs(logs).reward_range,
+        "outcome_range": Learnable.of_logs(logs).outcome_range,
         "implausible": {name: int(count.sum()) for name, count in read.implausible.items()},
         "flagged": {} if read.screen is None else read.screen.counts(),
         "mean_weights": None if mean_weights is None else mean_weights.to_dict(),
@@ -167,7 +167,7 @@ def hash_arrays(logs: Trajectories) -> list[dict[str, Any]]:
     """The entry for logs from memory that replaces those of input files."""
     digest = hashlib.sha256()
     identity = (logs.participants, logs.participant_index, logs.time)
-    for array in (*identity, logs.state, logs.available, logs.action, logs.probability, logs.reward):
+    for array in (*identity, logs.state, logs.available, logs.action, logs.probability, logs.outcome):
         digest.update(np.ascontiguousarray(array).tobytes())
     return [{"name": "arrays in memory", "sha256": digest.hexdigest()}]
 
@@ -192,7 +192,7 @@ def describe_source(study: Study, inputs: list[dict[str, Any]]) -> dict[str, Any
 
 
 def complete_manifest(study: Study, source: dict[str, Any], summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    """The manifest of all parts; rewards from which nothing can be learned are refused."""
+    """The manifest of all parts; outcomes from which nothing can be learned are refused."""
     total: dict[str, Any] = {
         name: sum(summary[name] for summary in summaries)
         for name in ("people", "decision_points", "available", "used", "removed")
@@ -202,8 +202,8 @@ def complete_manifest(study: Study, source: dict[str, Any], summaries: list[dict
         for summary in summaries:
             counter.update(summary[name])
         total[name] = dict(counter)
-    ranges = [summary["reward_range"] for summary in summaries if summary["reward_range"] is not None]
-    total["reward_range"] = [min(low for low, _ in ranges), max(high for _, high in ranges)] if ranges else None
+    ranges = [summary["outcome_range"] for summary in summaries if summary["outcome_range"] is not None]
+    total["outcome_range"] = [min(low for low, _ in ranges), max(high for _, high in ranges)] if ranges else None
     weights = [MeanWeights.from_dict(summary["mean_weights"]) for summary in summaries if summary["mean_weights"]]
     problem = sum(weights[1:], start=weights[0]).problem() if weights else None
     if problem is not None and study.method().centre_actions:
@@ -211,8 +211,8 @@ def complete_manifest(study: Study, source: dict[str, Any], summaries: list[dict
     # Wrong probabilities are only a warning where the fit does not use them; every part warns of the whole data.
     messages = [text for summary in summaries for text in summary["warnings"]]
     total["warnings"] = list(dict.fromkeys([problem, *messages] if problem else messages))
-    reward_range = None if total["reward_range"] is None else tuple(total["reward_range"])
-    Learnable(total["available"], total["missing"], total["used"], reward_range).require(study.reward.column)
+    outcome_range = None if total["outcome_range"] is None else tuple(total["outcome_range"])
+    Learnable(total["available"], total["missing"], total["used"], outcome_range).require(study.outcome.column)
     return {**source, **total}
 
 

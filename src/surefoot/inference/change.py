@@ -1,8 +1,9 @@
 """Whether coefficients change while people are in the study: everybody's alike, or each participant's by itself.
 
-Both tests leave everybody's own coefficients on x free; docs/audit.md explains them. **Alike**: of the reward and of columns
-t z that change with time, what a participant's own columns do not explain gives s = z̃ᵀr̃, which has mean zero when nothing
-moves, whatever the noise. T = max_j |Σᵢ sᵢⱼ| / √(Σᵢ sᵢⱼ²) is compared with the same under random signs of everybody's s.
+Both tests leave everybody's own coefficients on x free; docs/audit.md explains them. **Alike**: of the outcome and of
+columns t z that change with time, what a participant's own columns do not explain gives s = z̃ᵀr̃, which has mean zero when
+nothing moves, whatever the noise. T = max_j |Σᵢ sᵢⱼ| / √(Σᵢ sᵢⱼ²) is compared with the same under random signs of
+everybody's s.
 
 **By itself**: a participant's decision points are cut into blocks b in time, with scores g_b = Σ_{t in b} x_tj u_t of the
 residuals u. When nothing moves they have nothing in common except that they add up to zero. Summed over people,
@@ -62,12 +63,12 @@ class Change:
 
 
 def find_change(logs: Trajectories, counts: Mask, sees: Floats) -> Change:
-    """Test for coefficients of the reward that move, over the rows that count and the state variables that the model sees.
+    """Test for coefficients of the outcome that move, over the rows that count and the state variables that the model sees.
 
     >>> import surefoot as sf
     >>> logs = sf.simulators.HeartSteps(participants=30).collect(sf.policies.coin(2), decision_points=100, seed=1)
     >>> still = find_change(logs, logs.usable, np.ones(3))
-    >>> faded = logs.with_values(reward=logs.reward - 10 * logs.time * (logs.action == 1))
+    >>> faded = logs.with_values(outcome=logs.outcome - 10 * logs.time * (logs.action == 1))
     >>> fading = find_change(faded, logs.usable, np.ones(3))
     >>> still.effect_p_value > 0.05, fading.effect_p_value < 0.001, round(fading.effect_change.value / 500) * 500
     (True, True, -1000)
@@ -96,17 +97,17 @@ def find_change(logs: Trajectories, counts: Mask, sees: Floats) -> Change:
         rows = padded[unexplained]
         counted = counted[unexplained]
         x = x[unexplained]
-        reward = np.where(counted, logs.reward[rows], 0.0)[..., None]
+        outcome = np.where(counted, logs.outcome[rows], 0.0)[..., None]
         moving = x * np.where(counted, since[rows], 0.0)[..., None]
         steps = moving[..., size::size]
         base = np.concatenate([x, moving[..., :size]], axis=-1)
-        effect[:, members] = _score(base, steps.sum(axis=-1, keepdims=True), reward)[:, :, 0].T
+        effect[:, members] = _score(base, steps.sum(axis=-1, keepdims=True), outcome)[:, :, 0].T
         for c in range(actions - 1):
             others = np.concatenate([base, np.delete(steps, c, axis=-1)], axis=-1)
-            by_action[members, c] = _score(others, steps[..., c : c + 1], reward)[:, 0, 0]
-        by_coefficient[members] = _score(x, moving, reward)[:, 0]
+            by_action[members, c] = _score(others, steps[..., c : c + 1], outcome)[:, 0, 0]
+        by_coefficient[members] = _score(x, moving, outcome)[:, 0]
         long = counted.sum(axis=1) >= LEAST_POINTS
-        scores = _sum_block_scores(x[long], reward[long], counted[long], size)
+        scores = _sum_block_scores(x[long], outcome[long], counted[long], size)
         walkers += int((scores != 0).any(axis=(1, 2)).sum())
         walks += measure_walks(scores, counted[long].sum(axis=1))
     informative = effect[1] > 0
@@ -139,10 +140,10 @@ def find_explained(x: Floats, counted: Mask) -> Mask:
     return explained
 
 
-def _score(base: Floats, moving: Floats, reward: Floats) -> Floats:
+def _score(base: Floats, moving: Floats, outcome: Floats) -> Floats:
     """z̃ᵀr̃ and z̃ᵀz̃ of every column z of (people, rows, columns), less what the columns `base` explain."""
     across = np.swapaxes(base, 1, 2)
-    both = np.concatenate([moving, reward], axis=-1)
+    both = np.concatenate([moving, outcome], axis=-1)
     residuals = both - base @ solve(across @ base, across @ both).solution
     z = residuals[..., :-1]
     size = (z**2).sum(axis=1)
@@ -179,7 +180,7 @@ def flip_signs(scores: Floats) -> tuple[float, int]:
     return (as_large + drawn) / (len(sums) + drawn), int(observed.argmax())
 
 
-def _sum_block_scores(x: Floats, reward: Floats, counted: Mask, size: int) -> Floats:
+def _sum_block_scores(x: Floats, outcome: Floats, counted: Mask, size: int) -> Floats:
     """g of every participant, block and coefficient, in units of the participant's noise, (people, BLOCKS, features)."""
     count = np.maximum(counted.sum(axis=1), 1)
     x = x.copy()
@@ -188,11 +189,11 @@ def _sum_block_scores(x: Floats, reward: Floats, counted: Mask, size: int) -> Fl
         share = x[..., first : first + 1].sum(axis=1, keepdims=True) / count[:, None, None]
         x[..., first : first + size] -= share * x[..., :size]
     across = np.swapaxes(x, 1, 2)
-    residuals = (reward - x @ solve(across @ x, across @ reward).solution) * counted[..., None]
+    residuals = (outcome - x @ solve(across @ x, across @ outcome).solution) * counted[..., None]
     block = (counted.cumsum(axis=1) - 1) * BLOCKS // count[:, None]
     within = (block[:, None] == np.arange(BLOCKS)[:, None]) & counted[:, None]
     power = (residuals**2).sum(axis=1)
-    noisy = power > 1e-18 * (reward**2).sum(axis=1)
+    noisy = power > 1e-18 * (outcome**2).sum(axis=1)
     scale = np.where(noisy, 1 / np.sqrt(np.where(noisy, power, 1.0)), 0.0)
     return np.asarray(within.astype(np.float64) @ (x * residuals) * scale[..., None])
 

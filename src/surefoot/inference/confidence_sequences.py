@@ -250,7 +250,7 @@ def follow_logs(
     limits: tuple[float, float] | None = None,
     alpha: float = ALPHA,
 ) -> ConfidenceSequence:
-    """`follow_contrast` of logs with two actions, in the order of their times; missing rewards are left out.
+    """`follow_contrast` of logs with two actions, in the order of their times; missing outcomes are left out.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def follow_logs(
     Returns
     -------
     ConfidenceSequence
-        The interval after every decision point at which an action was drawn and the reward is known.
+        The interval after every decision point at which an action was drawn and the outcome is known.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def follow_logs(
     if logs.actions != 2:
         raise InputError(f"a confidence sequence of logs needs two actions; these have {logs.actions}")
     order = np.lexsort((logs.participant_index, logs.time))
-    rows = order[(logs.available & ~np.isnan(logs.reward))[order]]
+    rows = order[(logs.available & ~np.isnan(logs.outcome))[order]]
     unknown = rows[np.isnan(logs.probability[rows])]
     if len(unknown):
         raise InputError(f"{len(unknown):,} decision points have no probability; log it", column=logs.names.probability)
@@ -286,7 +286,7 @@ def follow_logs(
     probabilities = np.column_stack([1 - sending, sending])[drawn]
     people = logs.participant_index[rows]
     return follow_contrast(
-        logs.reward[rows], logs.action[rows], probabilities, people, contrast, outcome_range, limits, alpha
+        logs.outcome[rows], logs.action[rows], probabilities, people, contrast, outcome_range, limits, alpha
     )
 
 

@@ -70,7 +70,7 @@ def learn_update(method: Method, trial: Trajectories, update: RecordedUpdate, li
     PolicyUpdate
     """
     past = np.flatnonzero(update.before)
-    known = trial[past].with_values(reward=update.outcomes[past])
+    known = trial[past].with_values(outcome=update.outcomes[past])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # The trial warned when it learned.
         fitted = replace(method).fit_some(known)
@@ -160,7 +160,7 @@ def _share_population(method: Method) -> SharedParameters:
     seen = logs.state[rows] * method.critic_sees_
     centre = method.list_centres(logs)
     x = critic_features(seen, logs.action[rows], logs.actions, None if centre is None else centre[rows])
-    residual = method.weights_[rows] * (logs.reward[rows] - x @ posterior.population) / posterior.noise
+    residual = method.weights_[rows] * (logs.outcome[rows] - x @ posterior.population) / posterior.noise
     score = np.einsum("rji,rj->ri", follow[logs.participant_index[rows]], x * residual[:, None])
     # The penalty pulls as much as all scores together, in the other direction.
     influence = (score - score.mean(axis=0)) @ posterior.population_covariance

@@ -78,7 +78,7 @@ def bootstrap_coefficients(
             available=logs.available[taken],
             action=logs.action[taken],
             probability=logs.probability[taken],
-            reward=logs.reward[taken],
+            outcome=logs.outcome[taken],
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # A draw without one of the actions is part of the uncertainty.

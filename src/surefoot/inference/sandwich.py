@@ -187,8 +187,8 @@ def _leave_each_out(fitted: Method, with_policy: bool) -> tuple[Floats, Floats |
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # An action missing without a participant is part of the uncertainty.
         for participant in np.unique(logs.participant_index[fitted.used_]):
-            others = logs.with_values(reward=np.where(logs.participant_index == participant, np.nan, logs.reward))
-            Learnable.of_logs(others).require(logs.names.reward)
+            others = logs.with_values(outcome=np.where(logs.participant_index == participant, np.nan, logs.outcome))
+            Learnable.of_logs(others).require(logs.names.outcome)
             if coef is not None:
                 without = replace(fitted, filter=None).fit_some(others, start=coef)
                 critic.append(fitted.critic_coef_[0] - without.critic_coef_[0])

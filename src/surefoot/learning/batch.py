@@ -86,31 +86,31 @@ class Learnable(NamedTuple):
     missing: dict[str, int]
     """By column, over available decision points; counted where none can be used."""
     used: int
-    reward_range: tuple[float, float] | None
+    outcome_range: tuple[float, float] | None
     """Of usable decision points."""
 
     @classmethod
     def of_logs(cls, logs: Trajectories) -> "Learnable":
         free = logs.available
-        reward = logs.reward[logs.usable]
+        reward = logs.outcome[logs.usable]
         if len(reward):
             return cls(int(free.sum()), {}, len(reward), (float(reward.min()), float(reward.max())))
-        columns = {name: logs.state[:, j] for j, name in enumerate(logs.state_names)} | {logs.names.reward: logs.reward}
+        columns = {name: logs.state[:, j] for j, name in enumerate(logs.state_names)} | {logs.names.outcome: logs.outcome}
         missing = {name: int((np.isnan(values) & free).sum()) for name, values in columns.items()}
         return cls(int(free.sum()), missing, 0, None)
 
-    def require(self, reward: str) -> None:
-        """Refuse logs from which nobody's fit could learn anything; `reward` is the reward's column."""
+    def require(self, outcome: str) -> None:
+        """Refuse logs from which nobody's fit could learn anything; `outcome` is its column."""
         if not self.used:
             empty = [name for name, count in self.missing.items() if count == self.available]
             why = f"column '{empty[-1]}' is always missing" if empty else "each lacks the outcome or a state variable"
             why = f"of {self.available} available ones {why}" if self.available else "nobody is ever available"
             raise InputError(f"no decision point can be used: {why}", column=empty[-1] if self.available and empty else None)
-        if self.used > 1 and self.reward_range is not None and self.reward_range[0] == self.reward_range[1]:
+        if self.used > 1 and self.outcome_range is not None and self.outcome_range[0] == self.outcome_range[1]:
             raise InputError(
-                f"column '{reward}': the outcome is {self.reward_range[0]:g} at all {self.used} usable decision points, so "
-                "there is nothing to learn; check that this column is the outcome",
-                column=reward,
+                f"column '{outcome}': the outcome is {self.outcome_range[0]:g} at all {self.used} usable decision points, "
+                "so there is nothing to learn; check that this column is the outcome",
+                column=outcome,
             )
 
 

@@ -57,19 +57,19 @@ def clean(logs: Trajectories, by: Any) -> Trajectories:
     >>> import numpy as np, surefoot as sf
     >>> reward = np.array([[1.0, 2.0, 1.0, 90.0, 2.0, 1.0, 2.0]])
     >>> logs = sf.Trajectories.from_arrays(np.zeros((1, 7, 1)), np.zeros((1, 7)), reward)
-    >>> clean(logs, "hampel").reward
+    >>> clean(logs, "hampel").outcome
     array([1., 2., 1., 2., 2., 1., 2.])
     """
     cleaner = make_part(FILTERS, by)
     state = logs.state.copy()
-    reward = logs.reward.copy()
+    reward = logs.outcome.copy()
     for _, rows in logs.blocks():
         for series in (*(state[:, j] for j in range(state.shape[1])), reward):
             values = series[rows]
             present = (rows >= 0) & ~np.isnan(values)
             cleaned = cleaner.clean_series(np.where(present, values, 0.0), present)
             series[rows[present]] = cleaned[present]
-    return logs.with_values(state=state, reward=reward)
+    return logs.with_values(state=state, outcome=reward)
 
 
 @register_filter

@@ -295,7 +295,7 @@ class Method(Shown):
         self.check_parameters()
         if not isinstance(logs, Trajectories):
             raise InputError(f"fit takes Trajectories, not {type(logs).__name__}; make them with Trajectories.from_frame")
-        Learnable.of_logs(logs).require(logs.names.reward)
+        Learnable.of_logs(logs).require(logs.names.outcome)
         problem = logs.find_weight_problem()
         if problem is not None and self.centre_actions:
             raise InputError(problem, column=logs.names.probability)
@@ -463,7 +463,7 @@ class Method(Shown):
             features=critic_features(state * critic_sees, action, logs.actions, probabilities),
             state=state,
             action=action,
-            reward=engine.to_device(np.where(known, logs.reward.take(rows), 0.0)),
+            reward=engine.to_device(np.where(known, logs.outcome.take(rows), 0.0)),
             weights=engine.to_device(np.where(known, discount[rows], 0.0)),
             actions=logs.actions,
             critic_sees=critic_sees,
@@ -606,8 +606,8 @@ class Method(Shown):
             logs.names.participant: logs.participant[out],
             logs.names.time: logs.time[out],
             logs.names.action: logs.action[out],
-            logs.names.reward: logs.reward[out],
-            "expected": logs.reward[out] - self.residuals_[out],
+            logs.names.outcome: logs.outcome[out],
+            "expected": logs.outcome[out] - self.residuals_[out],
             "residual": self.residuals_[out],
             "limit": np.sqrt(self.threshold_[self.unit_[out]]),
         }

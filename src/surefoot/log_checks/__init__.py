@@ -64,7 +64,7 @@ def check_logs(
     {'fine'}
     """
     if isinstance(logs, Trajectories):
-        logs = StudyLogs(logs, logs.reward, {}, np.arange(len(logs)))
+        logs = StudyLogs(logs, logs.outcome, {}, np.arange(len(logs)))
     return tuple(check(logs, study) for check in checks)
 
 

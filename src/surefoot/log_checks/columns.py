@@ -67,7 +67,7 @@ def check_columns(read: StudyLogs, study: Study | None) -> Check:
     rows = np.flatnonzero(logs.available)
     rows = rows[:: -(-len(rows) // MOST_ROWS) or 1]
     columns = {f"state variable '{name}'": values[rows] for name, values in list_state_values(logs, study).items()}
-    columns[f"outcome '{logs.names.reward}'"] = read.raw_reward[rows]
+    columns[f"outcome '{logs.names.outcome}'"] = read.raw_outcome[rows]
     suspects = []
     for name, values in columns.items():
         lonely = suspect_columns.find_lonely_codes(values)
@@ -93,8 +93,8 @@ def check_ranges(read: StudyLogs, study: Study | None) -> Check:
     shares = {}
     words = []
     for column, counts in read.implausible.items():
-        values = read.measured_reward
-        if column != logs.names.reward:
+        values = read.measured_outcome
+        if column != logs.names.outcome:
             values = logs.state[:, logs.state_names.index(states.get(column, column))]
         outside = int(counts.sum())
         shares[column] = outside / max(1, outside + int((~np.isnan(values)).sum()))
@@ -137,7 +137,7 @@ def check_units(read: StudyLogs, study: Study | None) -> Check:
     suspects: list[OtherUnit] = []
     reasons = []
     verdict = "look"
-    for column, values in {read.logs.names.reward: read.measured_reward, **list_state_values(read.logs, study)}.items():
+    for column, values in {read.logs.names.outcome: read.measured_outcome, **list_state_values(read.logs, study)}.items():
         people = _find_units(read.logs, column, values)
         suspects += people
         if not people:
@@ -236,7 +236,7 @@ def check_leaks(read: StudyLogs, study: Study | None) -> Check:
     telling = [
         name for j, name in enumerate(logs.state_names) if suspect_columns.gives_away_action(logs.state[rows, j], action)
     ]
-    columns = [*(values[rows] for values in list_state_values(logs, study).values()), read.raw_reward[rows]]
+    columns = [*(values[rows] for values in list_state_values(logs, study).values()), read.raw_outcome[rows]]
     # A device that fails may write the same code into state and outcome.
     *states, outcome = [np.where(np.isin(values, suspect_columns.find_codes(values)), np.nan, values) for values in columns]
     matrix = np.column_stack(states) if states else np.empty((len(rows), 0))

@@ -86,7 +86,7 @@ def _describe_difference(interval: Interval) -> str:
 def check_missing_outcomes(read: StudyLogs, study: Study | None) -> Check:
     """Compare the share of missing outcomes after each action with the share after nothing."""
     logs = read.logs
-    missing = np.isnan(logs.reward)
+    missing = np.isnan(logs.outcome)
     arms = {name: logs.available & (logs.action == code) for code, name in enumerate(logs.action_names)}
     shares = {name: float(missing[rows].mean()) for name, rows in arms.items() if rows.any()}
     words = ", ".join(f"{format_percent(share)} after '{name}'" for name, share in shares.items())
@@ -146,7 +146,7 @@ class PileDifference(NamedTuple):
 
 def check_pile_values(read: StudyLogs, study: Study | None) -> Check:
     """Compare the share of every pile value after each action with its share after nothing, flagged or not."""
-    outcome = read.logs.names.reward
+    outcome = read.logs.names.outcome
     differences = sorted(_compare_piles(read, study), key=lambda pile: pile.p_adjusted)
     numbers = {"piles": [{**pile._asdict(), "difference": pile.difference._asdict()} for pile in differences]}
     if not differences:
@@ -166,7 +166,7 @@ def check_pile_values(read: StudyLogs, study: Study | None) -> Check:
     remedy = (
         "there are two explanations: the prompt changed what people did, or it changed what was recorded (people put the "
         "watch on when it buzzes, an unanswered question is stored as a number). Look at when the device was worn, or ask "
-        f"participants. If people did this, write {' and '.join(real_lines)} in [reward]: the difference then counts as an "
+        f"participants. If people did this, write {' and '.join(real_lines)} in [outcome]: the difference then counts as an "
         f"effect. If not, write missing = [{values}] there, and make recording independent of the prompt; until then do "
         "not rely on effects, values or policies"
     )
@@ -176,7 +176,7 @@ def check_pile_values(read: StudyLogs, study: Study | None) -> Check:
 def _compare_piles(read: StudyLogs, study: Study | None) -> list[PileDifference]:
     """Compare the share of every pile value of the measured outcome after each action with its share after nothing."""
     logs = read.logs
-    outcome = read.measured_reward
+    outcome = read.measured_outcome
     rows = logs.available & ~np.isnan(outcome)
     nothing = rows & (logs.action == 0)
     arms = {name: rows & (logs.action == code) for code, name in enumerate(logs.action_names) if code > 0}
@@ -184,7 +184,7 @@ def _compare_piles(read: StudyLogs, study: Study | None) -> list[PileDifference]
     piles = find_piles(outcome, [nothing, *arms.values()]) if nothing.any() and arms else []
     differences = []
     for value in piles:
-        real = study is not None and study.reward.is_real(value)
+        real = study is not None and study.outcome.is_real(value)
         happened = outcome == value
         for name, treated in arms.items():
             shares = {logs.action_names[0]: float(happened[nothing].mean()), name: float(happened[treated].mean())}

@@ -68,7 +68,7 @@ def check_balance(read: StudyLogs, study: Study | None) -> Check:
     before[logs.order[1:]] = logs.order[:-1]
     known = dict(zip(logs.state_names, logs.state[drawn].T, strict=True))
     known[EARLIER_ACTION] = np.where(position > 0, logs.action[before] > 0, np.nan)[drawn]
-    known[EARLIER_OUTCOME] = np.where(position > 0, logs.reward[before], np.nan)[drawn]
+    known[EARLIER_OUTCOME] = np.where(position > 0, logs.outcome[before], np.nan)[drawn]
     known[TIME] = position[drawn]
     # 1 − 0.7 is not quite 0.3, so that rounding alone would tell the actions apart.
     probabilities = np.round(spread_probabilities(logs.action[drawn], logs.probability[drawn], logs.actions), 9)

@@ -88,7 +88,7 @@ def check_personalisation(
     --------
     >>> import tempfile, surefoot as sf
     >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\navailable = "free"\\nprobability = "chance"\\n[state.mood]\\n'
-    >>> text += '[reward]\\nrange = [0, 100]\\n[method]\\nname = "ts"\\npooling = "all"\\n'
+    >>> text += '[outcome]\\nrange = [0, 100]\\n[method]\\nname = "ts"\\npooling = "all"\\n'
     >>> text += '[probability_limits]\\nminimum = 0.3\\nmaximum = 0.7\\n[trial]\\nday_boundary = 5'
     >>> study = sf.Study.parse(text)
     >>> people = sf.rehearsal.from_study(study, participants=5, seed=1)
@@ -283,7 +283,7 @@ def _open_folder(folder: str | Path | None, stage: Stage) -> Iterator[Path]:
         people.recorded,
         people.sent,
         people.probability,
-        people.recorded_reward,
+        people.recorded_outcome,
     ):
         digest.update(np.ascontiguousarray(values).tobytes())
     with keep_units(Path(folder), {"inputs": digest.hexdigest(), "seed": stage.seed}) as units:

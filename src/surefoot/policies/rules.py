@@ -312,7 +312,7 @@ class UpperConfidence(_ConfidenceBound):
 
     name: ClassVar[str] = "upper-confidence"
     how: ClassVar[str] = (
-        "It takes the action with the highest upper confidence bound of the expected reward. It does not randomise."
+        "It takes the action with the highest upper confidence bound of the expected outcome. It does not randomise."
     )
     sign: ClassVar[float] = 1.0
 

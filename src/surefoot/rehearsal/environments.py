@@ -42,7 +42,7 @@ class Environment(Section):
     name: Name | None = None
     """In tables; by default made from the effects."""
     effect: Finite | None = None
-    """Change of the mean reward by a prompt, in its standard deviations at available decision points."""
+    """Change of the mean outcome by a prompt, in its standard deviations at available decision points."""
     pilot: bool = False
     """The pilot's effects, now and later, with their uncertainty, instead of `effect`."""
     carry_over: Literal["estimate", "none", "low", "high"] = "estimate"

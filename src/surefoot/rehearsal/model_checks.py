@@ -89,24 +89,24 @@ def compare_frequent(values: Floats, centred: Floats) -> Floats:
     )
 
 
-def measure_pilots(centred: Floats, reward: Floats, states: Floats, names: list[str]) -> Iterator[tuple[str, bool, Floats]]:
+def measure_pilots(centred: Floats, outcome: Floats, states: Floats, names: list[str]) -> Iterator[tuple[str, bool, Floats]]:
     """(name, whether it is an effect, the number in every pilot) of the real pilot, or of simulated ones.
 
     `centred` is the action less its probability, (pilots, people, decision points), and `states` are (columns, …); NaN where
     missing or past the end.
     """
-    outcome = Series.of_values(reward)
-    yield "effect at once", True, outcome.measure_response(centred, 0)
+    series = Series.of_values(outcome)
+    yield "effect at once", True, series.measure_response(centred, 0)
     for lag in LAGS:
-        yield f"effect {lag} later", True, outcome.measure_response(centred, lag)
-    yield "people prompted often minus seldom", True, compare_frequent(reward, centred)
-    known = outcome.known.sum(axis=(1, 2))
-    yield "outcome: mean", False, np.nansum(reward, axis=(1, 2)) / known
-    yield "outcome: spread within people", False, np.sqrt(outcome.squares / known)
-    means = np.nansum(reward, axis=-1) / np.maximum(outcome.known.sum(axis=-1), 1)
+        yield f"effect {lag} later", True, series.measure_response(centred, lag)
+    yield "people prompted often minus seldom", True, compare_frequent(outcome, centred)
+    known = series.known.sum(axis=(1, 2))
+    yield "outcome: mean", False, np.nansum(outcome, axis=(1, 2)) / known
+    yield "outcome: spread within people", False, np.sqrt(series.squares / known)
+    means = np.nansum(outcome, axis=-1) / np.maximum(series.known.sum(axis=-1), 1)
     yield "outcome: spread between people", False, means.std(axis=-1)
-    yield "outcome: autocorrelation", False, outcome.autocorrelation
-    complete = ~np.isnan(reward) & ~np.isnan(states).any(axis=0)
+    yield "outcome: autocorrelation", False, series.autocorrelation
+    complete = ~np.isnan(outcome) & ~np.isnan(states).any(axis=0)
     yield "complete decision points", False, complete.mean(axis=(1, 2))
     for name, values in zip(names, states, strict=True):
         column = Series.of_values(values)
@@ -204,14 +204,14 @@ def check_pilot_model(
         return np.ascontiguousarray(values, dtype=np.float64)
 
     centred = free * (contiguous(simulation.actions) - people.probability)
-    reward = contiguous(simulation.reported)
+    outcome = contiguous(simulation.reported)
     states = contiguous(np.moveaxis(simulation.states[..., people.read], -1, 0))
     # Artefacts are repeated as they were; a screen would find them in both.
-    reward[:, np.isnan(people.reward)] = np.nan
+    outcome[:, np.isnan(people.outcome)] = np.nan
     for values, in_pilot in zip(states, people.states, strict=True):
         values[:, np.isnan(in_pilot)] = np.nan
-    simulated = measure_pilots(centred, reward, states, names)
-    observed = measure_pilots((free * people.centred)[None], people.reward[None], people.states[:, None], names)
+    simulated = measure_pilots(centred, outcome, states, names)
+    observed = measure_pilots((free * people.centred)[None], people.outcome[None], people.states[:, None], names)
     spread = model.effects.spread
     checks = []
     for (name, is_effect, value), (_, _, values) in zip(observed, simulated, strict=True):

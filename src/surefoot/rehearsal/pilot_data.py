@@ -13,7 +13,7 @@ from surefoot.data.log_columns import Problems
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError
 from surefoot.study import Study, StudyLogs
-from surefoot.study.log_reader import transform_reward
+from surefoot.study.log_reader import transform_outcome
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
@@ -25,7 +25,7 @@ NO_PILOT = "rehearse without a pilot: leave the file out, in Python sf.rehearsal
 class PilotArrays:
     """Everybody's decision points in their order, (people, decision points), padded at the end (not `present`).
 
-    `state` (…, state columns) is scaled and `reward` transformed, NaN where missing; `recorded` and `recorded_reward` are
+    `state` (…, state columns) is scaled and `outcome` transformed, NaN where missing; `recorded` and `recorded_outcome` are
     the same before the screen, with artefacts. `sent` is 1 for any action but the first, `probability` that of sending
     anything, 0 for people who are not available; `slot` is the number of the decision point in its day.
     """
@@ -38,8 +38,8 @@ class PilotArrays:
     available: Marks
     sent: Floats
     probability: Floats
-    reward: Floats
-    recorded_reward: Floats
+    outcome: Floats
+    recorded_outcome: Floats
     slot: NDArray[np.int64]
     per_day: int
 
@@ -50,7 +50,7 @@ class PilotArrays:
         rows = read.logs if read is not None else logs
         if not isinstance(rows, Trajectories):
             raise InputError(f"a pilot is what study.read gives, or Trajectories; got {type(logs).__name__}")
-        _check_pilot(rows, rows.reward if read is None else read.raw_reward)
+        _check_pilot(rows, rows.outcome if read is None else read.raw_outcome)
         lengths = np.diff(rows.starts)
         present = np.arange(int(lengths.max())) < lengths[:, None]
 
@@ -60,7 +60,7 @@ class PilotArrays:
             return padded
 
         points = per_day or _count_points(rows, study)
-        recorded, recorded_reward = _restore_flagged(read, rows, study)
+        recorded, recorded_outcome = _restore_flagged(read, rows, study)
         # With several actions logs hold only the probability of the action taken, so the mean share stands for all.
         chance = np.where(rows.action > 0, rows.probability, 1 - rows.probability)
         if rows.actions > 2:
@@ -74,8 +74,8 @@ class PilotArrays:
             available=pad(rows.available, False),
             sent=pad((rows.action > 0).astype(np.float64), 0.0),
             probability=pad(np.where(rows.available, chance, 0.0), 0.0),
-            reward=pad(rows.reward),
-            recorded_reward=pad(recorded_reward),
+            outcome=pad(rows.outcome),
+            recorded_outcome=pad(recorded_outcome),
             slot=pad(_find_slots(rows.time, points), 0),
             per_day=points,
         )
@@ -143,7 +143,7 @@ def _check_pilot(rows: Trajectories, outcome: Floats) -> None:
         problem = "is always missing" if known.size == 0 else f"is always {known[0]:g}"
         raise InputError(
             f"the pilot's outcome {problem}, so its spread cannot be learned; name the column that varies as "
-            f"[reward] column, or {NO_PILOT}"
+            f"[outcome] column, or {NO_PILOT}"
         )
     sent = rows.action[rows.available] > 0
     if len(np.unique(sent)) < 2:
@@ -176,11 +176,11 @@ def _find_slots(time: NDArray[Any], per_day: int) -> NDArray[np.int64]:
 
 
 def _restore_flagged(read: StudyLogs | None, rows: Trajectories, study: Study) -> tuple[Floats, Floats]:
-    """States and rewards with the values that the screen made missing put back."""
+    """States and outcomes with the values that the screen made missing put back."""
     state = rows.state.copy()
-    reward = rows.reward.copy()
+    outcome = rows.outcome.copy()
     if read is None or read.screen is None:
-        return state, reward
+        return state, outcome
     screen = read.screen
     columns: Mapping[str, tuple[int, Any]] = {
         column: (study.state_names.index(name), kind)
@@ -191,8 +191,8 @@ def _restore_flagged(read: StudyLogs | None, rows: Trajectories, study: Study) -
     for column in dict.fromkeys(names[screen.marks].tolist()):
         chosen = screen.marks & (names == column)
         flagged = screen.flags.row[chosen]
-        if column == study.reward.column:
-            reward[flagged] = transform_reward(screen.values[chosen], study.reward, Problems())
+        if column == study.outcome.column:
+            outcome[flagged] = transform_outcome(screen.values[chosen], study.outcome, Problems())
         elif column in columns:
             number, kind = columns[column]
             state[flagged, number] = (screen.values[chosen] - kind.centre) / kind.scale
@@ -200,4 +200,4 @@ def _restore_flagged(read: StudyLogs | None, rows: Trajectories, study: Study) -
             raise InputError(
                 f"the screen marked '{column}', which is neither a state variable nor the outcome; do not screen it"
             )
-    return state, reward
+    return state, outcome

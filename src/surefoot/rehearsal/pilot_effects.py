@@ -121,21 +121,21 @@ class PilotEffects:
     people: int
     """In the pilot."""
     scale: tuple[float, ...]
-    """The change of the mean reward for a change of 1 in every part."""
+    """The change of the mean outcome for a change of 1 in every part."""
     spread: float
-    """Standard deviation of the reward at available decision points."""
+    """Standard deviation of the outcome at available decision points."""
 
     def _interval(self, values: Floats) -> Interval:
         return t_interval(float(values[0]), float(values[1:].std(ddof=1)), self.people - 1)
 
     @property
     def now(self) -> Interval:
-        """The effect of a prompt on the mean reward at once."""
+        """The effect of a prompt on the mean outcome at once."""
         return self._interval(np.sum([unit * part.now for unit, part in zip(self.scale, self.parts, strict=True)], axis=0))
 
     @property
     def later(self) -> Interval:
-        """The effect of all earlier prompts, as often as in the pilot, on the mean reward."""
+        """The effect of all earlier prompts, as often as in the pilot, on the mean outcome."""
         moved = self.response / (1 - self.carried) * self.rate
         exposure = np.column_stack([moved, np.broadcast_to(self.doses, (len(moved), len(self.doses)))])
         effects = [(exposure * (part.lasting + self.rate * part.moderation)).sum(axis=1) for part in self.parts]
@@ -177,7 +177,7 @@ def fit_effects(
         for number, column in enumerate(scores)
     ]
     carried, response = np.reshape(responses, (-1, 2, draws + 1)).transpose(1, 2, 0)
-    spread = float(np.nanstd(data.reward[data.available]))
+    spread = float(np.nanstd(data.outcome[data.available]))
     usual = np.array([dose[seen].mean() for dose in doses])
     outcome = [
         _fit_part(data, scores, part, usual, counts, inflation, prior) for part, prior in zip(parts, priors, strict=True)

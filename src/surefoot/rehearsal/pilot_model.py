@@ -22,7 +22,7 @@ from surefoot.numerics.random_streams import streams
 from surefoot.rehearsal import pilot_effects
 from surefoot.rehearsal.environments import NO_EFFECT, Environment
 from surefoot.rehearsal.pilot_data import NO_PILOT, PilotArrays, add_doses
-from surefoot.reports.numbers import RewardUnit
+from surefoot.reports.numbers import OutcomeUnit
 from surefoot.simulators.simulator import Seed, Simulator
 from surefoot.study import Study, StudyLogs
 
@@ -67,7 +67,7 @@ class StateColumn:
 
 @dataclass(frozen=True)
 class OutcomeShape:
-    """The kind of outcome: its family, limits and steps, on the scale of the reward."""
+    """The kind of outcome: its family, limits and steps, after its transform."""
 
     family: str
     """`continuous`, `binary`, or `zeros`: a chance of a positive outcome, and its amount."""
@@ -75,11 +75,11 @@ class OutcomeShape:
     step: float
     """0 where outcomes may take any value."""
     zero: float
-    """The reward of an outcome of 0."""
+    """A raw outcome of 0, after the transform."""
 
     @classmethod
     def of_values(cls, data: PilotArrays) -> "OutcomeShape":
-        known = data.reward[~np.isnan(data.reward)]
+        known = data.outcome[~np.isnan(data.outcome)]
         distinct = np.unique(known)
         if len(distinct) == 2:
             if distinct.tolist() != [0.0, 1.0]:
@@ -88,7 +88,7 @@ class OutcomeShape:
                     f"the pilot's outcome has only the values {values}, and no family suits it; code it as 0 and 1"
                 )
             return cls("binary", (0.0, 1.0), 0.0, 0.0)
-        settings = data.study.reward
+        settings = data.study.outcome
         gaps = np.diff(distinct)
         least = float(gaps.min())
         even = settings.transform == "none" and np.abs(gaps / least - np.round(gaps / least)).max() < 1e-6
@@ -273,9 +273,9 @@ class PilotModel(Simulator):
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         sent = (np.asarray(action) > 0).astype(np.float64)
         moved, doses, burden = self._split(state)
-        reward = self._draw_outcome(state, sent, numbers[0])
-        known = ~np.isnan(self.report(state, reward))
-        earned = np.where(known, reward, 0.0)
+        outcome = self._draw_outcome(state, sent, numbers[0])
+        known = ~np.isnan(self.report(state, outcome))
+        earned = np.where(known, outcome, 0.0)
         if self.environment.pilot:
             moved = self._of_lanes(self._carried, sent) * moved + self._of_lanes(self._response, sent) * sent
         doses = np.reshape(pilot_effects.MEMORIES, (-1, *[1] * sent.ndim)) * doses + sent
@@ -286,10 +286,10 @@ class PilotModel(Simulator):
             for _, derived, memory in self._list_derived(state)
             for number in derived.advance(memory, sent, earned, reported, state[TIME])
         ]
-        return np.stack([state[TIME] + 1, *moved, *doses, recovery * burden + sent, *memories]), reward
+        return np.stack([state[TIME] + 1, *moved, *doses, recovery * burden + sent, *memories]), outcome
 
     def _draw_outcome(self, state: Floats, sent: Floats, uniform: Floats) -> Floats:
-        """The reward of a decision point."""
+        """The outcome of a decision point."""
         environment = self.environment
         rows = self._rows(state)
         moved, doses, burden = self._split(state)
@@ -321,19 +321,19 @@ class PilotModel(Simulator):
         return self._finish(levels, uniform)
 
     def _finish(self, levels: list[Floats], uniform: Floats) -> Floats:
-        """The reward from the parts of the outcome."""
+        """The outcome from its parts."""
         shape = self.outcome
         if shape.family == "binary":
             return (levels[0] > 0).astype(np.float64)
-        reward = np.clip(levels[-1], *shape.limits)
+        outcome = np.clip(levels[-1], *shape.limits)
         if shape.step:
             # Rounded up or down by chance, so that small effects are not lost.
-            reward = np.floor((reward - shape.zero) / shape.step + uniform) * shape.step + shape.zero
-            reward = np.clip(reward, *shape.limits)
+            outcome = np.floor((outcome - shape.zero) / shape.step + uniform) * shape.step + shape.zero
+            outcome = np.clip(outcome, *shape.limits)
         if shape.family == "zeros":
             least = shape.zero + shape.step
-            reward = np.where(levels[0] > 0, np.maximum(reward, least), shape.zero)
-        return reward
+            outcome = np.where(levels[0] > 0, np.maximum(outcome, least), shape.zero)
+        return outcome
 
     def list_limits(self, days: int) -> list[str]:
         """What a rehearsal of this many days leaves out, as sentences."""
@@ -358,25 +358,25 @@ class PilotModel(Simulator):
 
     @property
     def level_error(self) -> float:
-        """Standard error of the pilot's mean reward, between people."""
-        known = ~np.isnan(self.people.reward)
-        means = np.where(known, self.people.reward, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        """Standard error of the pilot's mean outcome, between people."""
+        known = ~np.isnan(self.people.outcome)
+        means = np.where(known, self.people.outcome, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
         means = means[known.any(axis=1)]
         return float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else 0.0
 
     @property
-    def unit(self) -> RewardUnit:
-        """Of the reward."""
-        return self.study.reward_unit
+    def unit(self) -> OutcomeUnit:
+        """Of the outcome."""
+        return self.study.outcome_unit
 
     def available(self, state: Array) -> Array | None:
         return self.people.available[self.person, self._rows(state)]
 
-    def report(self, state: Array, reward: Array) -> Array:
+    def report(self, state: Array, outcome: Array) -> Array:
         rows = self._rows(state)
-        recorded = self.people.recorded_reward[self.person, rows]
-        flagged = np.isnan(self.people.reward[self.person, rows])
-        return np.where(flagged, recorded, reward)
+        recorded = self.people.recorded_outcome[self.person, rows]
+        flagged = np.isnan(self.people.outcome[self.person, rows])
+        return np.where(flagged, recorded, outcome)
 
     def visible(self, state: Array) -> Array:
         rows = self._rows(state)
@@ -455,12 +455,12 @@ def _make_model(data: PilotArrays, rng: np.random.Generator, draws: int) -> Pilo
         moving.append(bool(differs.any()) and name not in several)
     stacked = np.stack(scores) if scores else np.zeros((0, *data.present.shape))
     shape = OutcomeShape.of_values(data)
-    reward = data.reward
-    parts = [reward]
+    outcome = data.outcome
+    parts = [outcome]
     scale: tuple[float, ...] = (1.0,)
     if shape.family == "zeros":
-        positive = np.where(np.isnan(reward), np.nan, reward != shape.zero)
-        amount = np.where(positive == 1, reward, np.nan)
+        positive = np.where(np.isnan(outcome), np.nan, outcome != shape.zero)
+        amount = np.where(positive == 1, outcome, np.nan)
         parts = [positive, amount]
         scale = (float(np.nanmean(amount)) - shape.zero, float(np.nanmean(positive)))
     effects = pilot_effects.fit_effects(data, stacked, np.array(moving, dtype=bool), parts, scale, rng, draws)
@@ -539,7 +539,7 @@ def from_study(
     participants, seed
         The number of people, and the seed of their draw.
     mean, sd
-        Of the outcome; by default the middle of the reward's range and a sixth of its width.
+        Of the outcome; by default the middle of its range and a sixth of its width.
     between
         The share of the outcome's variance that lies between people.
     carried
@@ -559,16 +559,16 @@ def from_study(
     Examples
     --------
     >>> import surefoot as sf
-    >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\n[state.mood]\\nrange = [0, 10]\\n[reward]\\nrange = [0, 100]'
+    >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\n[state.mood]\\nrange = [0, 10]\\n[outcome]\\nrange = [0, 100]'
     >>> from_study(sf.Study.parse(text), participants=4, seed=1).state_names
     ('mood',)
     """
-    limits = study.reward.range
+    limits = study.outcome.range
     if limits is not None:
         mean = sum(limits) / 2 if mean is None else mean
         sd = (limits[1] - limits[0]) / 6 if sd is None else sd
     if mean is None or sd is None:
-        raise InputError("the study does not say how the outcome varies; write [reward] range = [0, 100], or give mean, sd")
+        raise InputError("the study does not say how the outcome varies; write [outcome] range = [0, 100], or give mean, sd")
     if not (sd > 0 and 0 <= between < 1 and 0 <= carried < 1 and 0 < availability <= 1 and 0 <= missing < 1):
         raise InputError("sd must be above 0; between, carried and missing are shares below 1, availability one above 0")
     rng = np.random.default_rng(seed)
@@ -600,8 +600,8 @@ def from_study(
             rank = np.argsort(np.argsort(wander(0.1, 0.7), axis=None), axis=None).reshape(shape) / (participants * points)
             level = np.floor(rank * (len(numbers) + 1))
             state[..., numbers] = level[..., None] == 1 + np.arange(len(numbers))
-    reward = mean + sd * wander(between, carried)
-    reward = reward if limits is None else reward.clip(*limits)
+    outcome = mean + sd * wander(between, carried)
+    outcome = outcome if limits is None else outcome.clip(*limits)
     marks = wander(0.1, 0.5)
     lost = wander(0.1, 0.5)
     count = per_day or (study.days if isinstance(study.days, int) else 1)
@@ -614,8 +614,8 @@ def from_study(
         available=marks <= np.quantile(marks, availability),
         sent=np.zeros(shape),
         probability=np.zeros(shape),
-        reward=np.where(lost < np.quantile(lost, missing), np.nan, reward),
-        recorded_reward=np.where(lost < np.quantile(lost, missing), np.nan, reward),
+        outcome=np.where(lost < np.quantile(lost, missing), np.nan, outcome),
+        recorded_outcome=np.where(lost < np.quantile(lost, missing), np.nan, outcome),
         slot=np.broadcast_to(np.arange(points) % count, shape),
         per_day=count,
     )

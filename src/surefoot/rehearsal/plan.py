@@ -142,7 +142,7 @@ class SafetyRule(Section):
     """`[rule]`: the conditions for recommending a candidate."""
 
     harm: NotNegative = 0.1
-    """A participant is harmed by a mean outcome lower by this many standard deviations (of the reward) than under never."""
+    """A participant is harmed by a mean outcome lower by this many standard deviations than under never."""
     harmed: Probability = 0.1
     """Largest share of people harmed, unless a coin harms more."""
     power_loss: Probability = 0.2

@@ -55,7 +55,7 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """People in the pilot, and the standard error of their mean reward; without a pilot nothing is open."""
+    """People in the pilot, and the standard error of their mean outcome; without a pilot nothing is open."""
 
     people: int = 0
     level: float = 0.0

@@ -31,7 +31,7 @@ from surefoot.rehearsal.recommendation import CandidateAnswers, Uncertainty, rec
 from surefoot.rehearsal.report import Rehearsal
 from surefoot.rehearsal.trial_blocks import Block, Stage, run_block
 from surefoot.study import Study, StudyLogs
-from surefoot.study.log_reader import study_files, transform_reward
+from surefoot.study.log_reader import study_files, transform_outcome
 from surefoot.version import __version__
 
 ENGINES = ("processes", "dask")
@@ -81,8 +81,8 @@ def rehearse(
     Examples
     --------
     >>> import surefoot as sf
-    >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\n[state.mood]\\nrange = [0, 10]\\n[reward]\\nrange = [0, 100]\\n'
-    >>> study = sf.Study.parse(text + "[probability_limits]\\nminimum = 0.2\\nmaximum = 0.8")
+    >>> text = '[columns]\\nparticipant = "p"\\ntime = "t"\\n[state.mood]\\nrange = [0, 10]\\n[outcome]\\nrange = [0, 100]'
+    >>> study = sf.Study.parse(text + "\\n[probability_limits]\\nminimum = 0.2\\nmaximum = 0.8")
     >>> design = "{participants = 8, days = 4, per_day = 3, update_every = 2}"
     >>> plan = sf.rehearsal.RehearsalPlan.parse(f'''trials = 4
     ... methods = ["saccb"]
@@ -174,7 +174,7 @@ def _make_stage(
     defined = dict(analysis.defined_missing)
     if analysis.outcome in defined:
         raw = np.array([defined[analysis.outcome]])
-        defined[analysis.outcome] = float(transform_reward(raw, study.reward, Problems())[0])
+        defined[analysis.outcome] = float(transform_outcome(raw, study.outcome, Problems())[0])
     stage = Stage(
         models=tuple(model.in_environment(environment) for environment in environments),
         candidates=tuple(plan.list_candidates(study)),

@@ -31,7 +31,7 @@ from surefoot.reports.figures import (
     new_page_figure,
 )
 from surefoot.reports.numbers import (
-    RewardUnit,
+    OutcomeUnit,
     count_decimals,
     format_column,
     format_estimate,
@@ -72,9 +72,9 @@ class Rehearsal(ShownResult):
     overall: Recommendation
     """The recommendation over all environments."""
     spread: float
-    """Standard deviation of the reward at available decision points."""
-    unit: RewardUnit
-    """Of the reward."""
+    """Standard deviation of the outcome at available decision points."""
+    unit: OutcomeUnit
+    """Of the outcome."""
     treatment: str
     """The study's noun for what is sent."""
     log_checks: tuple[Check, ...]
@@ -110,7 +110,7 @@ class Rehearsal(ShownResult):
 
     @property
     def harm(self) -> float:
-        """A participant whose mean reward lies this much below never's is harmed."""
+        """A participant whose mean outcome lies this much below never's is harmed."""
         return self.plan.rule.harm * self.spread
 
     def _list_answers(self) -> list[CandidateAnswers]:

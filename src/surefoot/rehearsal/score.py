@@ -131,7 +131,7 @@ def score_rehearsal(
     logs = study.read(trial).logs
     sent = np.where(logs.available, logs.action > 0, np.nan)
     happened = {
-        "outcome": ("mean outcome", _average_people(logs.reward, logs.participant_index)),
+        "outcome": ("mean outcome", _average_people(logs.outcome, logs.participant_index)),
         "sent": ("share prompted", _average_people(sent, logs.participant_index)),
     }
     analysis, estimator, _ = plan_primary_effect(study)

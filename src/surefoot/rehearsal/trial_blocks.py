@@ -38,7 +38,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """Everything that a block needs: the people in every environment, candidates, and the primary analysis. A mean reward
+    """Everything that a block needs: the people in every environment, candidates, and the primary analysis. A mean outcome
     lower by `harm` than never's harms."""
 
     models: tuple[PilotModel, ...]
@@ -68,14 +68,14 @@ def run_block(block: Block, stage: Stage) -> dict[str, dict[str, list[Any]]]:
         return run_trials(people, candidates[name], stage.design, seeds=seeds)
 
     compared = {name: run(name) for name in (COIN, NEVER)}
-    rewards = {name: _pad_rewards(records, stage.design) for name, records in compared.items()}
+    outcomes = {name: _pad_outcomes(records, stage.design) for name, records in compared.items()}
     results: dict[str, dict[str, list[Any]]] = {}
     for name, candidate in candidates.items():
         measures: dict[str, list[Any]] = {}
         for trial, record in enumerate(compared.pop(name) if name in compared else run(name)):
             row = {
                 **summarise_trial(
-                    record, rewards[COIN][trial], rewards[NEVER][trial], harm=stage.harm, per_day=stage.design.per_day
+                    record, outcomes[COIN][trial], outcomes[NEVER][trial], harm=stage.harm, per_day=stage.design.per_day
                 ),
                 **analyse_trial(candidate.study, record, stage.analysis, stage.estimator),
             }
@@ -94,8 +94,8 @@ def _pad(record: TrialRecord, values: NDArray[Any], points: int) -> Floats:
     return padded
 
 
-def _pad_rewards(records: list[TrialRecord], design: TrialDesign) -> Floats:
-    return np.stack([_pad(record, record.reward, design.decision_points) for record in records])
+def _pad_outcomes(records: list[TrialRecord], design: TrialDesign) -> Floats:
+    return np.stack([_pad(record, record.outcome, design.decision_points) for record in records])
 
 
 def _mean(values: Floats, axis: int | None = None) -> Any:
@@ -106,21 +106,21 @@ def _mean(values: Floats, axis: int | None = None) -> Any:
 
 
 def summarise_trial(record: TrialRecord, coin: Floats, never: Floats, *, harm: float, per_day: int) -> dict[str, Any]:
-    """The numbers of a trial that do not need an analysis; `coin` and `never` are rewards of the same people with the same
+    """The numbers of a trial that do not need an analysis; `coin` and `never` are outcomes of the same people with the same
     chance, (people, decision points).
 
-    `outcome` and `lower_quarter`: mean and 25th percentile of people's mean rewards. `sent`, `sent_low`, `sent_high`: share
+    `outcome` and `lower_quarter`: mean and 25th percentile of people's mean outcomes. `sent`, `sent_low`, `sent_high`: share
     of available decision points with a prompt, mean, 10th and 90th percentile of people. `harmed`: share of people with a
-    mean reward more than `harm` below never's.
+    mean outcome more than `harm` below never's.
     """
     points = coin.shape[1]
-    reward = _pad(record, record.reward, points)
+    outcome = _pad(record, record.outcome, points)
     free = record.measured.available
     sent = _pad(record, np.where(free, record.measured.action > 0, np.nan), points)
     fallback = _pad(record, np.where(free, record.source == DECIDERS.index("fallback"), np.nan), points)
-    means = _mean(reward, -1)
+    means = _mean(outcome, -1)
     shares = _mean(sent, -1)
-    over_never = _mean(reward - never, -1)
+    over_never = _mean(outcome - never, -1)
     days = points // per_day
     states = [update.state for update in record.updates]
 
@@ -133,11 +133,11 @@ def summarise_trial(record: TrialRecord, coin: Floats, never: Floats, *, harm: f
         "sent": float(_mean(shares)),
         "sent_low": float(np.nanquantile(shares, 0.1)),
         "sent_high": float(np.nanquantile(shares, 0.9)),
-        "over_coin": float(_mean(reward - coin, -1).mean()),
+        "over_coin": float(_mean(outcome - coin, -1).mean()),
         "over_never": float(over_never.mean()),
         "harmed": float((over_never < -harm).mean()),
         "fallback": float(_mean(fallback)),
-        "outcome_by_day": by_day(reward),
+        "outcome_by_day": by_day(outcome),
         "sent_by_day": by_day(sent),
         **{f"updates_{state}": float(states.count(state)) for state in UPDATE_STATES},
         "refused_by": [check for update in record.updates for check in update.refused_by],

@@ -83,7 +83,7 @@ def _list_decisions(record: TrialRecord, study: Study) -> "pa.Table":
         str(named.columns.available): logs.available,
         str(named.columns.probability): logs.probability,
         study.actions.column: logs.action if texts is None else [texts[action] for action in logs.action],
-        study.reward.column: logs.reward,
+        study.outcome.column: logs.outcome,
     }
     position = 0
     for name, (column, kind) in study.state_kinds.items():
@@ -137,7 +137,7 @@ def _list_learned(record: TrialRecord) -> "pa.Table":
             known = np.zeros(len(logs), dtype=bool)
             early = points < update.known.shape[1]
             known[early] = update.known[logs.participant_index[early], points[early]]
-            spans.add(number, known, logs.reward)
+            spans.add(number, known, logs.outcome)
     learned = spans.finish()
     rows = learned.pop("row")
     columns = {"participant": logs.participant[rows].astype(str), POINT: points[rows], **learned}

@@ -57,17 +57,17 @@ class UpdateRecord:
 class TrialRecord:
     """One trial from its first day to its last.
 
-    `reported` are its logs as measured, participant after participant, without rewards that were lost or too late. For every
-    row: the day of the trial and of the participant (from 0), the true reward, reported or not, who decided (positions in
-    `DECIDERS`), and which update made the policy that did (from 1; 0: none). `left` is everybody's own day after which they
-    left, NaN for people who stayed.
+    `reported` are its logs as measured, participant after participant, without outcomes that were lost or too late. For
+    every row: the day of the trial and of the participant (from 0), the true outcome, reported or not, who decided
+    (positions in `DECIDERS`), and which update made the policy that did (from 1; 0: none). `left` is everybody's own day
+    after which they left, NaN for people who stayed.
     """
 
     study: Study
     reported: StudyLogs
     day: NDArray[np.int64]
     own_day: NDArray[np.int64]
-    reward: Floats
+    outcome: Floats
     source: NDArray[np.int64]
     version: NDArray[np.int64]
     updates: list[UpdateRecord]
@@ -399,7 +399,7 @@ class _Trials:
             "available": (self._source[trial, people, time] != UNAVAILABLE).astype(np.float64),
             "action": simulation.actions[trial][present].astype(np.float64),
             "probability": simulation.probability[trial][present],
-            "reward": restore_outcome(reported, self._study.reward),
+            "outcome": restore_outcome(reported, self._study.outcome),
         }
         problems = Problems(participant=lambda row: self._ids[people[row]])
         return replace(check_measured(self._study, columns, problems), derived=derived or None)
@@ -414,7 +414,7 @@ class _Trials:
             reported=reported,
             day=own_day + self._attendance.entry[people],
             own_day=own_day,
-            reward=self._simulation.rewards[trial, people, time],
+            outcome=self._simulation.rewards[trial, people, time],
             source=self._source[trial, people, time],
             version=self._version[trial, people, time],
             updates=self._updates[trial],

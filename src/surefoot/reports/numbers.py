@@ -186,14 +186,14 @@ def format_change(difference: Any) -> str:
 
 
 @dataclass(frozen=True)
-class RewardUnit:
-    """The reward's column and the transform under which it was fitted.
+class OutcomeUnit:
+    """The outcome's column and the transform under which it was fitted.
 
-    >>> str(RewardUnit("steps", "log(x + 0.5)"))
+    >>> str(OutcomeUnit("steps", "log(x + 0.5)"))
     'log(steps + 0.5)'
     """
 
-    column: str = "reward"
+    column: str = "outcome"
     transform: str = "none"
     """`none`, `sqrt`, `log(x)` or `log(x + c)`."""
     words: str = ""
@@ -205,13 +205,13 @@ class RewardUnit:
         return self.transform.replace("x", self.column) if "(" in self.transform else f"{self.transform}({self.column})"
 
     def describe_difference(self, difference: Any) -> str:
-        """A difference with its interval in the units of the reward, where the transform allows it; else empty.
+        """A difference with its interval in the units of the outcome, where the transform allows it; else empty.
 
         A difference of δ in log(x + c) multiplies x + c by exp(δ).
 
         >>> from collections import namedtuple
         >>> difference = namedtuple("Difference", "value low high")(0.0585, -0.0102, 0.131)
-        >>> RewardUnit("steps", "log(x + 0.5)").describe_difference(difference)
+        >>> OutcomeUnit("steps", "log(x + 0.5)").describe_difference(difference)
         'about +6 % steps (−1 % to +14 %)'
         """
         if not self.transform.startswith("log("):

@@ -95,22 +95,22 @@ def estimate_nuisance(study: "Study", read: "StudyLogs | Trajectories", *, binar
     estimates = {"availability": find_ratio(logs.available.astype(np.float64), every)}
     controls = [column for name in study.effects.controls if name in study.state for column in study.columns_of(name)]
     design = np.column_stack([every, *(logs.state[:, logs.state_names.index(name)] for name in controls)])
-    rows = logs.available & ~np.isnan(logs.reward) & ~np.isnan(design).any(axis=1)
+    rows = logs.available & ~np.isnan(logs.outcome) & ~np.isnan(design).any(axis=1)
     if np.isnan(logs.probability[rows]).any():
         raise InputError("the pilot's randomisation probabilities are missing; log them, or state actions.probabilities")
     treated = logs.action > 0
     _check_rows(logs, rows, treated)
     logs.check_probabilities()
     if binary:
-        if not np.isin(logs.reward[rows], (0.0, 1.0)).all():
+        if not np.isin(logs.outcome[rows], (0.0, 1.0)).all():
             raise InputError("the pilot's outcome is not 0 or 1 everywhere; choose a continuous outcome")
         weight = np.where(rows & ~treated, 1 / logs.probability, 0.0)
-        estimates["baseline"] = find_ratio(weight * np.nan_to_num(logs.reward), weight)
+        estimates["baseline"] = find_ratio(weight * np.nan_to_num(logs.outcome), weight)
     else:
         probability = np.where(treated, logs.probability, 1 - logs.probability)
         centred = np.where(rows, treated - np.nan_to_num(probability), 0.0)
         features = np.column_stack([np.nan_to_num(design), centred]) * rows[:, None]
-        outcome = np.where(rows, logs.reward, 0.0)
+        outcome = np.where(rows, logs.outcome, 0.0)
         residual = outcome - features @ np.linalg.lstsq(features, outcome, rcond=None)[0]
         if np.abs(residual).max() <= EXACT * np.abs(outcome).max():
             raise InputError(
@@ -120,7 +120,7 @@ def estimate_nuisance(study: "Study", read: "StudyLogs | Trajectories", *, binar
         estimates["sd"] = _take_root(find_ratio(residual**2 * rows, rows.astype(np.float64)))
         estimates["effect_sd"] = _take_root(_find_effect_variance(logs, centred, residual))
     warnings = tuple(list_warnings(check_logs(read, study)))
-    return Pilot(people, len(logs), estimates, warnings, str(study.reward_unit))
+    return Pilot(people, len(logs), estimates, warnings, str(study.outcome_unit))
 
 
 def _check_rows(logs: Trajectories, rows: NDArray[np.bool_], treated: NDArray[np.bool_]) -> None:
@@ -128,11 +128,11 @@ def _check_rows(logs: Trajectories, rows: NDArray[np.bool_], treated: NDArray[np
     people = len(np.unique(logs.participant_index[rows]))
     if people < 3:
         raise InputError(f"a pilot needs at least three participants with an outcome; this one has {people}")
-    outcome = logs.reward[rows]
+    outcome = logs.outcome[rows]
     if np.ptp(outcome) == 0:
         raise InputError(
             f"the pilot's outcome is always {outcome[0]:g}, so its spread cannot be learned; name the column that "
-            "varies as [reward] column, or give the numbers yourself and leave --pilot out"
+            "varies as [outcome] column, or give the numbers yourself and leave --pilot out"
         )
     if len(np.unique(treated[rows])) < 2:
         happened = "at every" if treated[rows].any() else "at no"

@@ -424,7 +424,7 @@ class Screen(ShownResult):
         logs = self.logs
         names = list(MEANINGS)
         cells = np.where(logs.action > 0, names.index("as measured, sent"), names.index("as measured"))
-        cells[np.isnan(logs.reward) | np.isnan(logs.state).any(axis=1)] = names.index("missing")
+        cells[np.isnan(logs.outcome) | np.isnan(logs.state).any(axis=1)] = names.index("missing")
         cells[self.flags.row[self.marks]] = names.index("flagged otherwise")
         for detector, meaning in ((Stuck.name, "stuck"), (NotWorn.name, "not worn")):
             cells[self.flags.row[(self.flags.detector == detector) & self.marks]] = names.index(meaning)
@@ -465,7 +465,7 @@ def screen(
     logs
         Logs with values as measured: an unworn device must still read 0. `study.read` screens before scaling and transforms.
     devices
-        State variable or reward → the device it comes from. Columns of one device are judged together.
+        State variable or outcome → the device it comes from. Columns of one device are judged together.
     questionnaires
         State variables that are answered in one go.
     columns
@@ -491,7 +491,7 @@ def screen(
     >>> screened.counts(), screened.blind
     ({'not worn': 1600}, True)
     """
-    names = (*logs.state_names, logs.names.reward)
+    names = (*logs.state_names, logs.names.outcome)
     devices = devices or {}
     for argument, given_names in (("devices", devices), ("columns", columns or ())):
         for name in given_names:
@@ -499,7 +499,7 @@ def screen(
                 raise InputError(
                     f"{argument}: there is no column '{name}'{did_you_mean(name, names)}; the logs have {list(names)}"
                 )
-    values = np.vstack([logs.state.T, logs.reward])
+    values = np.vstack([logs.state.T, logs.outcome])
     targets = {name: (number,) for number, name in enumerate(names) if columns is None or name in columns}
     screened = []
     for name, (number,) in targets.items():
@@ -521,7 +521,7 @@ def screen_values(
 ) -> Screen:
     """Screen values (columns, rows of the logs) as measured; `targets` says which values of the logs each column becomes.
 
-    These are positions among the state variables, with the reward after the last.
+    These are positions among the state variables, with the outcome after the last.
     """
     time = as_seconds(logs.time)
 
@@ -542,13 +542,13 @@ def screen_values(
         pieces = [piece for _, rows in logs.blocks() for piece in screener.learn_and_find(pad(rows), usual)[1]]
     flags = Flags.join(pieces)
     state = logs.state.copy()
-    reward = logs.reward.copy()
+    outcome = logs.outcome.copy()
     for column in screener.layout.columns:
         rows = flags.row[(flags.column == column.name) & flags.marked]
         for number in targets.get(column.name, ()):
-            (reward if number == state.shape[1] else state[:, number])[rows] = np.nan
+            (outcome if number == state.shape[1] else state[:, number])[rows] = np.nan
     return Screen(
-        logs=logs.with_values(state=state, reward=reward),
+        logs=logs.with_values(state=state, outcome=outcome),
         screener=screener,
         flags=flags,
         row=np.arange(len(logs)) if row is None else row,

@@ -27,7 +27,7 @@ class Contaminated(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One participant's values, (decision points, state variables and reward), and the ingredients of an artefact."""
+    """One participant's values, (decision points, state variables and outcome), and the ingredients of an artefact."""
 
     values: Floats
     strength: float
@@ -79,13 +79,13 @@ def _answer_alike(record: Record) -> Floats:
 
 MECHANISMS = {
     "sensor": Mechanism(lambda record: record.values + record.strength * record.sizes * record.signs),
-    "prompted": Mechanism(lambda record: record.values + record.strength * record.sizes, values="reward", after="prompt"),
+    "prompted": Mechanism(lambda record: record.values + record.strength * record.sizes, values="outcome", after="prompt"),
     "careless": Mechanism(_answer_carelessly, values="state"),
     "nonwear": Mechanism(lambda record: np.zeros_like(record.values)),
-    "stuck": Mechanism(lambda record: record.values[record.last], values="reward"),
-    "unit": Mechanism(lambda record: record.strength * record.values, strength=10.0, values="reward", any_strength=True),
+    "stuck": Mechanism(lambda record: record.values[record.last], values="outcome"),
+    "unit": Mechanism(lambda record: record.strength * record.values, strength=10.0, values="outcome", any_strength=True),
     "code": Mechanism(
-        lambda record: np.full_like(record.values, record.strength), strength=999.0, values="reward", any_strength=True
+        lambda record: np.full_like(record.values, record.strength), strength=999.0, values="outcome", any_strength=True
     ),
     "straightlining": Mechanism(_answer_alike, values="state"),
 }
@@ -94,7 +94,7 @@ AFTER: dict[str, Callable[[NDArray[np.int64]], NDArray[np.bool_]]] = {
     "nothing": lambda action: action == 0,
     "prompt": lambda action: action != 0,
 }
-VALUES = {"state": slice(None, -1), "reward": slice(-1, None), "both": slice(None)}
+VALUES = {"state": slice(None, -1), "outcome": slice(-1, None), "both": slice(None)}
 
 
 def contaminate(
@@ -118,10 +118,10 @@ def contaminate(
     logs
         Clean logs.
     mechanism
-        `sensor`: every state variable and the reward move by ± ν × the participant's mean absolute value of it, signs at
-        random. `prompted`: only after an action other than 0; the reward rises by ν × the participant's mean absolute
-        reward.
-        `careless`: every state variable is drawn uniformly from the participant's range of it; the reward is right.
+        `sensor`: every state variable and the outcome move by ± ν × the participant's mean absolute value of it, signs at
+        random. `prompted`: only after an action other than 0; the outcome rises by ν × the participant's mean absolute
+        outcome.
+        `careless`: every state variable is drawn uniformly from the participant's range of it; the outcome is right.
         `nonwear`: values are 0. `stuck`: values are the last ones before the run. `unit`: values are multiplied by ν.
         `code`: values are ν. `straightlining`: all state variables have one value, drawn from their common range.
     ratio
@@ -131,7 +131,7 @@ def contaminate(
     run_length
         The mean length of runs of touched decision points, geometric; 1 scatters them.
     values
-        The values touched: `state`, `reward` or `both`; the mechanism's default unless given.
+        The values touched: `state`, `outcome` or `both`; the mechanism's default unless given.
     after
         Whether the artefact depends on the action: `anything`, `nothing` or `prompt`.
     seed
@@ -159,7 +159,7 @@ def contaminate(
         raise InputError(f"strength is {strength}; it must be a finite number of at least 0")
     if not (np.isfinite(run_length) and run_length >= 1):
         raise InputError(f"run_length is {run_length}; it is a mean number of decision points, at least 1")
-    observed = np.column_stack([logs.state, logs.reward])
+    observed = np.column_stack([logs.state, logs.outcome])
     moved = observed.copy()
     touched = np.zeros(len(logs), dtype=bool)
     for index, rng in enumerate(streams(seed, "outliers", logs.participants)):
@@ -173,7 +173,7 @@ def contaminate(
         changed = np.where(np.isnan(observed[rows]), np.nan, changed)
         moved[rows[chosen], columns] = changed[chosen, columns]
         touched[rows[chosen]] = True
-    return Contaminated(logs.with_values(state=moved[:, :-1], reward=moved[:, -1]), touched)
+    return Contaminated(logs.with_values(state=moved[:, :-1], outcome=moved[:, -1]), touched)
 
 
 def _choose_runs(

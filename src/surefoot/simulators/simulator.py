@@ -119,7 +119,7 @@ class Simulator(ABC):
         >>> import surefoot as sf
         >>> chains = sf.simulators.ChainWalk(participants=2)
         >>> pieces = chains.start(seed=1).advance(sf.policies.coin(2), 3).advance(sf.policies.coin(2), 4).logs()
-        >>> (pieces.reward == chains.collect(sf.policies.coin(2), decision_points=7, seed=1).reward).all()
+        >>> (pieces.outcome == chains.collect(sf.policies.coin(2), decision_points=7, seed=1).outcome).all()
         np.True_
         """
         return Simulation(self, seed)

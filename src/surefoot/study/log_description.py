@@ -13,7 +13,7 @@ from surefoot.data.column_kinds import KINDS, Number, VariableKind
 from surefoot.data.derived_states import DayBoundary, DerivedState, find_derived_state
 from surefoot.data.log_columns import FileSettings, spell
 from surefoot.errors import did_you_mean
-from surefoot.reports.numbers import RewardUnit
+from surefoot.reports.numbers import OutcomeUnit
 from surefoot.screening.careless import Careless
 from surefoot.screening.clock import Clock
 from surefoot.screening.codes import Codes
@@ -206,10 +206,10 @@ class Actions(Section):
         return None if self.values is None else tuple(map(spell, self.values))
 
 
-class Reward(Section):
-    """The reward, which the method optimises."""
+class OutcomeSection(Section):
+    """The outcome, which the method optimises."""
 
-    column: str = "reward"
+    column: str = "outcome"
     """The column of the log that holds it."""
     missing: Codings = ()
     """Values of this column that stand for "missing", such as -99."""
@@ -250,9 +250,9 @@ class Reward(Section):
 
     @property
     def limits(self) -> tuple[float, float] | None:
-        """The lowest and highest possible reward, winsorised and transformed; None where it has no limits.
+        """The lowest and highest possible outcome, winsorised and transformed; None where it has no limits.
 
-        >>> Reward(range=(0, 400), winsorise=(4, 900), transform="sqrt").limits
+        >>> OutcomeSection(range=(0, 400), winsorise=(4, 900), transform="sqrt").limits
         (2.0, 20.0)
         """
         given = [limits for limits in (self.range, self.winsorise) if limits is not None]
@@ -309,7 +309,7 @@ class ScreenSection(Section):
     on: bool = True
     """Whether values are screened."""
     columns: Words = ()
-    """State columns and the reward column that are screened; by default all that hold numbers."""
+    """State columns and the outcome column that are screened; by default all that hold numbers."""
     outcome: bool = True
     """Whether flagged outcomes become missing; otherwise they are reported, and stay."""
     devices: Words = ()
@@ -340,7 +340,7 @@ class LogDescription(Section):
     columns: Columns
     state: Annotated[dict[str, StateVariable], Field(min_length=1)]
     actions: Actions = Actions()
-    reward: Reward = Reward()
+    outcome: OutcomeSection = OutcomeSection()
     collection: CollectionSection = CollectionSection()
     """How the actions in the logs were chosen."""
     screen: ScreenSection | None = None
@@ -350,14 +350,14 @@ class LogDescription(Section):
     @model_validator(mode="after")
     def _columns_agree(self) -> Self:
         named = (self.columns.participant, self.columns.time, self.columns.available, self.columns.probability)
-        roles = [column for column in (*named, self.actions.column, self.reward.column) if column is not None]
+        roles = [column for column in (*named, self.actions.column, self.outcome.column) if column is not None]
         twice = [column for column in roles if roles.count(column) > 1]
         if twice:
             raise ValueError(f"column '{twice[0]}' is named twice; every role needs a column of its own")
         for name, variable in self.state.items():
             column = variable.column or name
-            if column in (self.reward.column, self.actions.column):
-                role = "outcome" if column == self.reward.column else "action"
+            if column in (self.outcome.column, self.actions.column):
+                role = "outcome" if column == self.outcome.column else "action"
                 reason = f"its column is the {role}, which is known only after the decision"
                 remedy = "a state holds what was known before it, so leave this variable out"
                 raise KeyedError(("state", name), f"{reason}; {remedy}")
@@ -387,13 +387,13 @@ class LogDescription(Section):
         return self
 
     def _check_screen(self, screen: ScreenSection, measured: dict[str, StateVariable]) -> None:
-        known = [*(variable.column or name for name, variable in measured.items()), self.reward.column]
+        known = [*(variable.column or name for name, variable in measured.items()), self.outcome.column]
         for column in screen.columns:
             if column not in known:
                 near = did_you_mean(column, known)
                 words = f"there is no number column '{column}'{near} in the study; it has {known}"
                 raise KeyedError(("screen", "columns"), words)
-        named = (*(variable.device for variable in measured.values()), self.reward.device)
+        named = (*(variable.device for variable in measured.values()), self.outcome.device)
         devices = [device for device in named if device is not None]
         for device in screen.devices:
             if device not in devices:
@@ -410,7 +410,7 @@ class LogDescription(Section):
         """Columns that only the screen needs, with their roles: items outside the state, answering times, enrolment."""
         if self.screen is None or not self.screen.on:
             return {}
-        known = {variable.column or name for name, variable in self.state.items()} | {self.reward.column}
+        known = {variable.column or name for name, variable in self.state.items()} | {self.outcome.column}
         wanted: dict[str, Role] = {}
         for questionnaire in self.questionnaire.values():
             wanted |= {item: "item" for item in questionnaire.items if item not in known}
@@ -468,9 +468,9 @@ class LogDescription(Section):
         return {name: variable.variable_kind for name, variable in self.state.items()}
 
     @property
-    def reward_unit(self) -> RewardUnit:
-        """The unit of the fitted reward."""
-        return RewardUnit(self.reward.column, self.reward.transform)
+    def outcome_unit(self) -> OutcomeUnit:
+        """The unit of the fitted outcome."""
+        return OutcomeUnit(self.outcome.column, self.outcome.transform)
 
     @property
     def scaling(self) -> dict[str, tuple[float, float]]:

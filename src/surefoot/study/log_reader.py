@@ -1,4 +1,4 @@
-"""Reading logs as a study describes them: kinds, plausible ranges, screen, scaling, actions, the reward's transform."""
+"""Reading logs as a study describes them: kinds, plausible ranges, screen, scaling, actions, the outcome's transform."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from surefoot.errors import InputError
 from surefoot.reports.summaries import Overview, Shown
 from surefoot.screening.detectors import Column, Layout, Questionnaire
 from surefoot.screening.screen import LearnedPatterns, Screen, Screener, as_seconds, screen_values
-from surefoot.study.log_description import LogDescription, Reward, ScreenSection
+from surefoot.study.log_description import LogDescription, OutcomeSection, ScreenSection
 
 Floats = NDArray[np.float64]
 
@@ -28,9 +28,9 @@ class StudyLogs(Shown):
     """Logs as the study describes them."""
 
     logs: Trajectories
-    """States after kinds, ranges and scaling, rewards after the transform, probabilities logged or of the design."""
-    raw_reward: Floats
-    """The reward of every row before winsorising and transform, NaN where it is missing."""
+    """States after kinds, ranges and scaling, outcomes after the transform, probabilities logged or of the design."""
+    raw_outcome: Floats
+    """The outcome of every row before winsorising and transform, NaN where it is missing."""
     implausible: dict[str, NDArray[np.int64]]
     """For every column with a plausible range the number of values outside it, which became missing, per participant of
     `logs.participants`."""
@@ -62,13 +62,13 @@ class StudyLogs(Shown):
         return Overview(f"Logs of a study: {logs.heading}", facts)
 
     @property
-    def measured_reward(self) -> Floats:
-        """The reward of every row as it was measured, within its range, also where the screen marked it missing."""
+    def measured_outcome(self) -> Floats:
+        """The outcome of every row as it was measured, within its range, also where the screen marked it missing."""
         if self.screen is None:
-            return self.raw_reward
+            return self.raw_outcome
         screen = self.screen
-        flagged = screen.marks & (screen.flags.column == self.logs.names.reward)
-        measured = self.raw_reward.copy()
+        flagged = screen.marks & (screen.flags.column == self.logs.names.outcome)
+        measured = self.raw_outcome.copy()
         measured[screen.flags.row[flagged]] = screen.values[flagged]
         return measured
 
@@ -76,12 +76,12 @@ class StudyLogs(Shown):
 def log_layout(study: LogDescription) -> log_table.LogLayout:
     """The columns of the log that the study names, each once, and their spellings of "missing"."""
     roles = study.columns
-    wanted = [roles.participant, roles.time, roles.available, roles.probability, study.actions.column, study.reward.column]
+    wanted = [roles.participant, roles.time, roles.available, roles.probability, study.actions.column, study.outcome.column]
     wanted += [column for column, _ in study.state_kinds.values()]
     wanted += study.extra_columns()
     # A level of a category, or an action, may be spelled like "missing".
     meant = {study.actions.column: {*study.actions.names, *(study.actions.texts or ())}}
-    codes = {study.reward.column: tuple(map(spell, study.reward.missing))}
+    codes = {study.outcome.column: tuple(map(spell, study.outcome.missing))}
     for name, variable in study.state.items():
         column = variable.column or name
         meant.setdefault(column, set()).update(variable.levels)
@@ -139,7 +139,7 @@ def measure_logs(study: LogDescription, rows: log_table.LogTable, derived: Mappi
         time=study.columns.time,
         state={name: (column, replace(kind, centre=0.0, scale=1.0)) for name, (column, kind) in study.state_kinds.items()},
         action=study.actions.column,
-        reward=study.reward.column,
+        outcome=study.outcome.column,
         available=study.columns.available,
         probability=study.columns.probability,
         actions=study.actions.names,
@@ -164,13 +164,13 @@ def check_measured(
 ) -> StudyLogs:
     """Validated logs as measured from the columns that `Trajectories.validated` takes."""
     roles = study.columns
-    reward = study.reward
+    outcome = study.outcome
     design = study.actions.probabilities
-    raw = columns["reward"]
+    raw = columns["outcome"]
     outside = dict(outside or {})
-    if reward.range is not None:
-        outside[reward.column] = (raw < reward.range[0]) | (raw > reward.range[1])
-        raw = np.where(outside[reward.column], np.nan, raw)
+    if outcome.range is not None:
+        outside[outcome.column] = (raw < outcome.range[0]) | (raw > outcome.range[1])
+        raw = np.where(outside[outcome.column], np.nan, raw)
     # That of the action taken: logged, derived from that of sending, or the design's; NaN where unknown.
     action = columns["action"]
     probability = columns["probability"]
@@ -178,10 +178,10 @@ def check_measured(
         probability = np.append(design, np.nan)[np.where(np.isnan(action), len(design), action).astype(np.int64)]
     elif roles.probability is not None and roles.probability_of == "sending":
         probability = take_probability(probability, action, columns["available"], roles.probability, problems)
-    named = (roles.participant, roles.time, study.actions.column, reward.column)
+    named = (roles.participant, roles.time, study.actions.column, outcome.column)
     shown = (roles.probability or "probability", roles.available or "available")
     logs = Trajectories.validated(
-        **{**columns, "reward": raw, "probability": probability},
+        **{**columns, "outcome": raw, "probability": probability},
         state_names=study.read_names,
         action_names=study.actions.names,
         names=log_table.ColumnNames(*named, *shown, roles.probability_of if design is None else "design", unnamed),
@@ -189,7 +189,7 @@ def check_measured(
     )
     people = len(logs.participants)
     counts = {name: np.bincount(logs.participant_index[rows], minlength=people) for name, rows in outside.items()}
-    return StudyLogs(logs, logs.reward, counts, np.arange(len(logs)), outside=outside, problems=problems)
+    return StudyLogs(logs, logs.outcome, counts, np.arange(len(logs)), outside=outside, problems=problems)
 
 
 def finish_logs(study: LogDescription, measured: StudyLogs, *, usual: LearnedPatterns | None = None) -> StudyLogs:
@@ -200,7 +200,7 @@ def finish_logs(study: LogDescription, measured: StudyLogs, *, usual: LearnedPat
         # Derived states hold actions, which a screen must not see.
         screen = _screen_logs(study, study.screen, measured, usual)
         logs = screen.logs
-    transformed = transform_reward(logs.reward, study.reward, measured.problems)
+    transformed = transform_outcome(logs.outcome, study.outcome, measured.problems)
     measured.problems.raise_any()
     derived = measured.derived
     if derived is None and study.derived_states:
@@ -209,8 +209,8 @@ def finish_logs(study: LogDescription, measured: StudyLogs, *, usual: LearnedPat
     kinds = [kind for name, (_, kind) in study.state_kinds.items() for _ in study.state_columns[name]]
     scaled = (logs.state - [kind.centre for kind in kinds]) / [kind.scale for kind in kinds]
     state = join_states(study, scaled, derived or {})
-    finished = replace(logs, state=state, reward=transformed, state_names=study.state_names, sorted_rows=logs.order)
-    return replace(measured, logs=finished, raw_reward=logs.reward, screen=screen, extra={}, derived=None)
+    finished = replace(logs, state=state, outcome=transformed, state_names=study.state_names, sorted_rows=logs.order)
+    return replace(measured, logs=finished, raw_outcome=logs.outcome, screen=screen, extra={}, derived=None)
 
 
 def join_states(study: LogDescription, read: Floats, derived: Mapping[str, Floats]) -> Floats:
@@ -235,21 +235,21 @@ def _screen_logs(
 ) -> Screen:
     """Screen values as they were measured, before scaling and transforms."""
     logs = measured.logs
-    # The positions of every number column among the state's columns that are read; the reward comes after the last.
+    # The positions of every number column among the state's columns that are read; the outcome comes after the last.
     targets: dict[str, tuple[int, ...]] = {}
     position = 0
     for name, (column, kind) in study.state_kinds.items():
         if kind.is_measured:
             targets[column] = (*targets.get(column, ()), position)
         position += len(study.state_columns[name])
-    targets[study.reward.column] = (position,)
+    targets[study.outcome.column] = (position,)
     targets = {column: positions for column, positions in targets.items() if column in (section.columns or targets)}
     devices = {variable.column or name: variable.device for name, variable in study.state.items()}
-    devices[study.reward.column] = study.reward.device
+    devices[study.outcome.column] = study.outcome.device
     if section.devices:
         devices = {column: device if device in section.devices else None for column, device in devices.items()}
     columns = [
-        Column(column, "outcome" if column == study.reward.column else "state", devices[column]) for column in targets
+        Column(column, "outcome" if column == study.outcome.column else "state", devices[column]) for column in targets
     ]
     columns += [Column(name, role, number=False) for name, role in study.extra_columns().items()]
     known = {column.name for column in columns}
@@ -264,29 +264,29 @@ def _screen_logs(
     )
     layout = Layout(tuple(columns), questionnaires, time=study.columns.time, clock=logs.time.dtype.kind == "M")
     screener = Screener(layout, section.detectors(), section.outcome)
-    matrix = np.column_stack([logs.state, logs.reward])
+    matrix = np.column_stack([logs.state, logs.outcome])
     extra = measured.extra
     values = [extra[name] if name in extra else matrix[:, targets[name][0]] for name in (column.name for column in columns)]
     return screen_values(logs, screener, np.stack(values), targets, row=measured.row, usual=usual)
 
 
-def restore_outcome(transformed: Floats, reward: Reward) -> Floats:
-    """The inverse of `transform_reward`, to nine digits, so that a zero stays a zero."""
-    if reward.transform == "none":
+def restore_outcome(transformed: Floats, outcome: OutcomeSection) -> Floats:
+    """The inverse of `transform_outcome`, to nine digits, so that a zero stays a zero."""
+    if outcome.transform == "none":
         return transformed
-    return np.round(transformed**2 if reward.offset is None else np.exp(transformed) - reward.offset, 9)
+    return np.round(transformed**2 if outcome.offset is None else np.exp(transformed) - outcome.offset, 9)
 
 
-def transform_reward(raw: Floats, reward: Reward, problems: Problems) -> Floats:
-    """The reward that is optimised: winsorised, then log(x + c) or √x."""
-    values = raw if reward.winsorise is None else np.clip(raw, *reward.winsorise)
-    if reward.transform == "none":
+def transform_outcome(raw: Floats, outcome: OutcomeSection, problems: Problems) -> Floats:
+    """The outcome that is optimised: winsorised, then log(x + c) or √x."""
+    values = raw if outcome.winsorise is None else np.clip(raw, *outcome.winsorise)
+    if outcome.transform == "none":
         return values
-    offset = reward.offset
+    offset = outcome.offset
     outside = values < 0 if offset is None else values + offset <= 0
     if outside.any():
         rows = np.flatnonzero(outside)
         remedy = "give the outcome a plausible range (values outside count as missing), or change the transform"
-        problems.report(reward.column, rows, f"{values[rows[0]]:g} has no {reward.transform}", remedy)
+        problems.report(outcome.column, rows, f"{values[rows[0]]:g} has no {outcome.transform}", remedy)
         values = np.where(outside, np.nan, values)
     return np.sqrt(values) if offset is None else np.log(values + offset)

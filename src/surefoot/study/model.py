@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, PlainValidator, PrivateAttr, ValidationEr
 from surefoot.data.derived_states import DayBoundary
 from surefoot.data.file_formats import LOG_SUFFIXES
 from surefoot.errors import InputError, did_you_mean
-from surefoot.reports.numbers import RewardUnit
+from surefoot.reports.numbers import OutcomeUnit
 from surefoot.reports.summaries import Overview, Shown
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, read_logs
@@ -61,7 +61,7 @@ class CoefficientPrior(Section):
     """The prior distribution N(mean, scale²) of a coefficient."""
 
     mean: Finite = 0.0
-    """The prior mean, in the reward's units."""
+    """The prior mean, in the outcome's units."""
     scale: Annotated[Finite, Field(gt=0)]
     """The prior standard deviation."""
 
@@ -78,7 +78,7 @@ class MethodChoice(Section):
     rule: PartChoice | None = None
     """The decision rule that is made of the critic's result."""
     critic: PartChoice | None = None
-    """The model of the expected reward."""
+    """The model of the expected outcome."""
     pooling: PartChoice | None = None
     """The people who share a fit: `person`, but `all` for the methods that look ahead."""
     horizon: PartChoice | None = None
@@ -130,7 +130,7 @@ class ProbabilityLimits(Section):
 
 
 class Study(Shown, LogDescription):
-    """A study: its variables, its actions, its reward, and how they are analysed and used.
+    """A study: its variables, its actions, its outcome, and how they are analysed and used.
 
     Examples
     --------
@@ -171,7 +171,7 @@ class Study(Shown, LogDescription):
             "screen": "on" if self.screen is not None and self.screen.on else "off",
             "trial": "none: only for surefoot serve" if self.trial is None else "described",
         }
-        return Overview(f"Study: {self.method_name} for {self.reward_unit}", facts)
+        return Overview(f"Study: {self.method_name} for {self.outcome_unit}", facts)
 
     _text: str | None = PrivateAttr(default=None)
     _method: Method | None = PrivateAttr(default=None)
@@ -230,13 +230,13 @@ class Study(Shown, LogDescription):
         if self.monitoring is not None:
             if self.trial is None:
                 raise KeyedError(("monitoring",), "only a trial is monitored; add a section [trial]")
-            if self.monitoring.sequence == "bounded" and self.reward.limits is None:
-                words = "a bounded sequence needs the range of the outcome; write [reward] range = [lowest, highest]"
+            if self.monitoring.sequence == "bounded" and self.outcome.limits is None:
+                words = "a bounded sequence needs the range of the outcome; write [outcome] range = [lowest, highest]"
                 raise KeyedError(("monitoring", "sequence"), words)
         return self
 
     def _check_groups(self) -> None:
-        outcomes = {self.reward.column: "the outcome", self.actions.column: "the action"}
+        outcomes = {self.outcome.column: "the outcome", self.actions.column: "the action"}
         for name, column in self.groups.items():
             if column in outcomes:
                 words = f"'{column}' is {outcomes[column]}, which is known only after the decision; name another column"
@@ -360,11 +360,11 @@ class Study(Shown, LogDescription):
         return read_logs(self, path)
 
     @property
-    def reward_unit(self) -> RewardUnit:
-        """The unit of the fitted reward, with the study's words for the outcome."""
+    def outcome_unit(self) -> OutcomeUnit:
+        """The unit of the fitted outcome, with the study's words for the outcome."""
         section = self.effects
-        is_reward = section.outcome in (None, self.reward.column)
-        return replace(super().reward_unit, words=(section.outcome_words or "") if is_reward else "")
+        is_proximal = section.outcome in (None, self.outcome.column)
+        return replace(super().outcome_unit, words=(section.outcome_words or "") if is_proximal else "")
 
     @property
     def treatment_words(self) -> str:

@@ -167,8 +167,8 @@ def _list_types(annotation: Any) -> list[Any]:
 def key_lines(text: str) -> dict[tuple[str, ...], int]:
     """The line of every table and of every key that begins a line; keys of inline tables count as their table's.
 
-    >>> key_lines('[reward]\\ncolumn = "steps"')
-    {('reward',): 1, ('reward', 'column'): 2}
+    >>> key_lines('[outcome]\\ncolumn = "steps"')
+    {('outcome',): 1, ('outcome', 'column'): 2}
     """
     lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()

@@ -39,13 +39,13 @@ class EffectsSection(Section):
     estimator: Literal["wcls", "emee", "emee2", "dcee"] = "wcls"
     """Continuous outcome; binary outcome (with and without weights); one distal outcome for each participant."""
     outcome: str | None = None
-    """A column of the logs; by default the reward with its limits and its transform."""
+    """A column of the logs; by default that of `[outcome]`, with its limits and its transform."""
     outcome_words: str | None = None
     """The outcome in sentences: "steps in the next half hour"."""
     treatment_words: str | None = None
     """The treatment in sentences, where there are two actions: "suggestion"."""
     transform: str | None = None
-    """Of an outcome that is not the reward."""
+    """Of an outcome that is not that of `[outcome]`."""
     moderators: Words = ()
     """State variables by which the effect may differ."""
     controls: Words = ()
@@ -69,7 +69,7 @@ class EffectsSection(Section):
 class MonitoringSection(Section):
     """Boundaries for a board: an alert goes out when a 95 % confidence sequence lies beyond one.
 
-    Differences of outcomes are in the units of the reward.
+    Differences of outcomes are in the units of the outcome after its transform.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class MonitoringSection(Section):
     burden: Annotated[Finite, Field(gt=0)] | None = None
     """The most prompts a participant should get per day, on average over everybody."""
     sequence: Literal["bounded", "asymptotic"] | None = None
-    """`bounded` uses the range of the outcome and is valid for any number of decision points; by default where the reward
+    """`bounded` uses the range of the outcome and is valid for any number of decision points; by default where the outcome
     has a `range` or `winsorise`."""
     wait_hours: Hours | None = None
     """Hours after a decision point at which the outcome known by then is taken for good; by default `outcome_hours`."""

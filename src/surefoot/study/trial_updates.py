@@ -24,7 +24,7 @@ from surefoot.data.log_table import list_files
 from surefoot.errors import InputError
 from surefoot.policies.policies import Policies
 from surefoot.study.log_description import LogDescription
-from surefoot.study.log_reader import StudyLogs, log_layout, read_further_columns, transform_reward
+from surefoot.study.log_reader import StudyLogs, log_layout, read_further_columns, transform_outcome
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -126,7 +126,7 @@ class TrialUpdates:
     made_by: dict[int, int]
     """The update that made a policy version, for versions that were learned in the trial, in the order of the updates."""
     spans: dict[str, NDArray[Any]]
-    """As `LearnedSpans` gives them, outcomes in the units of the reward that is optimised."""
+    """As `LearnedSpans` gives them, outcomes after their transform."""
 
     def learn_outcomes(self, update: int) -> Floats:
         """Outcomes as an update knew them, (rows,), NaN where it learned nothing."""
@@ -233,4 +233,4 @@ def _read_spans(study: LogDescription, learned: pa.Table, read: StudyLogs, point
         )
     outcome = learned["outcome"].to_numpy(zero_copy_only=False)
     spans = {name: learned[name].to_numpy() for name in ("first_update", "last_update")}
-    return {"row": rows, "outcome": transform_reward(outcome, study.reward, Problems()), **spans}
+    return {"row": rows, "outcome": transform_outcome(outcome, study.outcome, Problems()), **spans}

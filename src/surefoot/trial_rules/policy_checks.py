@@ -46,7 +46,7 @@ class Influence:
 
 
 def cook_distances(data: Trajectories, weights: Floats, *, pooled: bool) -> Floats:
-    """Cook's distance rᵢ² hᵢ / (1 − hᵢ)² of every row in a least-squares fit of the reward on [1, s] × [1, actions].
+    """Cook's distance rᵢ² hᵢ / (1 − hᵢ)² of every row in a least-squares fit of the outcome on [1, s] × [1, actions].
 
     NaN where a row was not used, or was removed as an outlier. Only an order of candidates: what is reported is refitted.
     """
@@ -61,8 +61,8 @@ def cook_distances(data: Trajectories, weights: Floats, *, pooled: bool) -> Floa
         counts = np.sqrt(weights[rows])  # What is forgotten has less influence.
         left, values, _ = np.linalg.svd(np.hstack([state, *treated]) * counts[:, None], full_matrices=False)
         left = left[:, values > 1e-10 * values[0]]
-        reward = data.reward[rows] * counts
-        residual = reward - left @ (left.T @ reward)
+        outcome = data.outcome[rows] * counts
+        residual = outcome - left @ (left.T @ outcome)
         leverage = np.minimum((left**2).sum(axis=1), 1 - 1e-9)
         distances[rows] = residual**2 * leverage / (1 - leverage) ** 2 + leverage
     return distances
@@ -175,7 +175,7 @@ def _find_personal_influences(
     left = [rows[rows != row] for rows, row in zip(of_participant, candidates, strict=True)]
     chosen = np.concatenate(left)
     index = np.repeat(np.arange(len(left)), [len(rows) for rows in left])
-    columns = ("time", "state", "available", "action", "probability", "reward")
+    columns = ("time", "state", "available", "action", "probability", "outcome")
     values = {name: getattr(data, name)[chosen] for name in columns}
     without = _refit(study, replace(data, participants=np.arange(len(left)), participant_index=index, **values))
     influences = []

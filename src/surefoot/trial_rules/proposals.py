@@ -65,16 +65,16 @@ def blank_implausible(study: Study, measured: StudyLogs, widths: float) -> tuple
         state = state.copy() if state is measured.logs.state else state
         state[rows, column] = np.nan
         blanked += [ImplausibleValue(int(measured.row[row]), name, float(values[row]), limits) for row in rows]
-    reward = measured.logs.reward
-    limits = find_limits(reward, OUTCOME_WIDTHS * widths) if study.reward.range is None else None
+    outcome = measured.logs.outcome
+    limits = find_limits(outcome, OUTCOME_WIDTHS * widths) if study.outcome.range is None else None
     if limits is not None:
-        far = (reward < limits[0]) | (reward > limits[1])
-        name = study.reward.column
+        far = (outcome < limits[0]) | (outcome > limits[1])
+        name = study.outcome.column
         blanked += [
-            ImplausibleValue(int(measured.row[row]), name, float(reward[row]), limits) for row in np.flatnonzero(far)
+            ImplausibleValue(int(measured.row[row]), name, float(outcome[row]), limits) for row in np.flatnonzero(far)
         ]
-        reward = np.where(far, np.nan, reward)
-    blanked_logs = replace(measured, logs=measured.logs.with_values(state=state, reward=reward))
+        outcome = np.where(far, np.nan, outcome)
+    blanked_logs = replace(measured, logs=measured.logs.with_values(state=state, outcome=outcome))
     return blanked_logs, sorted(blanked, key=lambda value: value.row)
 
 
@@ -212,7 +212,7 @@ def fit_with_newcomers(
     while not finding.passed:
         admitted //= 2
         excluded = np.isin(logs.logs.participant, newcomers[admitted:])
-        limited = replace(logs, logs=logs.logs.with_values(reward=np.where(excluded, np.nan, logs.logs.reward)))
+        limited = replace(logs, logs=logs.logs.with_values(outcome=np.where(excluded, np.nan, logs.logs.outcome)))
         fit = fit_part(study, limited)
         finding = policy_checks.check_newcomers(study, limited, fit.policies, known, allowed)
     words = f"{first.message}, where {allowed:g} is allowed; {len(newcomers) - admitted} of them were left out"

@@ -14,7 +14,7 @@ ROWS = LOGS.order.reshape(60, 210)
 
 
 def arrays(logs):
-    return logs.state[ROWS], logs.action[ROWS], logs.reward[ROWS]
+    return logs.state[ROWS], logs.action[ROWS], logs.outcome[ROWS]
 
 
 def fit(state, action, reward, *, usable=None, actions=2, **more):
@@ -41,7 +41,7 @@ def test_it_is_nearly_the_oracle(mechanism, ratio, strength, limit):
     dirty = contaminate(LOGS, mechanism=mechanism, ratio=ratio, strength=strength, seed=8)
     x, found = fit(*arrays(dirty.logs))
     untouched = (~dirty.touched[ROWS]).astype(float)
-    oracle = ridge(x, dirty.logs.reward[ROWS], untouched, np.full(8, PENALTY))
+    oracle = ridge(x, dirty.logs.outcome[ROWS], untouched, np.full(8, PENALTY))
     assert error(found.coef) < limit * error(oracle)
     assert found.weights[untouched > 0].mean() > 0.985
 
@@ -175,7 +175,7 @@ def test_the_methods_use_its_weights():
         assert_allclose(fitted.critic_coef_, found.coef, rtol=1e-9)
         assert len(fitted.outliers("pandas")) == (found.weights == 0).sum()
     scale = np.sqrt(
-        (found.weights * residuals(x, dirty.reward[ROWS], found.coef) ** 2).sum(axis=1) / found.weights.sum(axis=1)
+        (found.weights * residuals(x, dirty.outcome[ROWS], found.coef) ** 2).sum(axis=1) / found.weights.sum(axis=1)
     )
     assert_allclose(sf.method("hb-linucb").fit(dirty).scale_, scale)
 

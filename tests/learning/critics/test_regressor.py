@@ -108,7 +108,7 @@ def test_explain_tells_a_policy_of_any_critic(logs):
 
 
 def test_whoever_has_no_decision_point_expects_nothing(logs):
-    hidden = logs.with_values(reward=np.where(logs.participant == 1, np.nan, logs.reward))
+    hidden = logs.with_values(outcome=np.where(logs.participant == 1, np.nan, logs.outcome))
     with pytest.warns(sf.FitWarning, match="no usable decision point"):
         fitted = sf.method("accb", critic=KNeighborsRegressor(3)).fit(hidden)
     assert_allclose(fitted.coef_[1], 0)

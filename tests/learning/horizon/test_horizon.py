@@ -49,7 +49,7 @@ def test_the_model_is_least_squares_on_what_is_kept(fitted, spoiled):
     x = np.concatenate([np.ones((50, 210, 1)), logs.state[rows]], axis=-1)
     x = np.concatenate([x, x * logs.action[rows][..., None]], axis=-1)
     kept = fitted.weights_[rows] > 0
-    expected = np.linalg.lstsq(x[kept], logs.reward[rows][kept], rcond=None)[0]
+    expected = np.linalg.lstsq(x[kept], logs.outcome[rows][kept], rcond=None)[0]
     assert_allclose(outlook.model.coef[0, :, 0], expected, rtol=1e-5, atol=1e-3)
     assert_allclose(fitted.critic_coef_[0], expected, rtol=1e-5, atol=1e-3)
     assert_allclose(outlook.model.coef[0][:, 3], [0, 0, 0, 0.7, 0.6, 0, 0, 0.05], atol=0.08)
@@ -75,8 +75,8 @@ def test_any_number_of_actions():
         pushed = np.choose(action[:, t], [0.0, 1.0, -1.0])
         state[:, t + 1, 0] = 0.5 * state[:, t, 0] + pushed + 0.3 * rng.standard_normal(40)
     # Action 1 pays 1 now and costs 2 a decision point later for each unit of state; action 2 the other way round.
-    reward = np.choose(action, [0.0, 1.0, -1.0]) - 2 * state[..., 0] + 0.3 * rng.standard_normal((40, 61))
-    logs = sf.Trajectories.from_arrays(state, action, reward, actions=["nothing", "tiring", "restful"])
+    outcome = np.choose(action, [0.0, 1.0, -1.0]) - 2 * state[..., 0] + 0.3 * rng.standard_normal((40, 61))
+    logs = sf.Trajectories.from_arrays(state, action, outcome, actions=["nothing", "tiring", "restful"])
     fitted = sf.method("ahead").fit(logs)
     assert_allclose(fitted.outlook_.model.worth, -2 / (1 - 0.5), rtol=0.1)
     assert_allclose(fitted.outlook_.advantage.mean[0, :, -1], [1 - 4, -1 + 4], atol=0.4)
@@ -96,10 +96,10 @@ def test_missing_outcomes_unavailability_and_nights_keep_their_transitions():
         night = 2.0 if t % 5 == 4 else 0.0
         noise = 0.2 * rng.standard_normal(people)
         state[:, t + 1, 0] = 0.6 * state[:, t, 0] + action[:, t] + night - 1.0 * ~available[:, t] + noise
-    reward = -state[..., 0] + 0.2 * rng.standard_normal((people, points))
-    reward[~available] = np.nan
-    reward[rng.random((people, points)) < 0.1] = np.nan
-    logs = sf.Trajectories.from_arrays(state, action, reward, available=available)
+    outcome = -state[..., 0] + 0.2 * rng.standard_normal((people, points))
+    outcome[~available] = np.nan
+    outcome[rng.random((people, points)) < 0.1] = np.nan
+    logs = sf.Trajectories.from_arrays(state, action, outcome, available=available)
     found = sf.method("ahead", day_boundary=5).fit(logs).outlook_
     assert found.transitions[0] == people * (points - 1)
     coef = found.model.coef[0]
@@ -115,7 +115,7 @@ def test_people_of_different_lengths_and_gaps():
     keep = (logs.time < 30 + logs.participant_index) & (logs.time % 17 != 3)
     table = logs.to_frame("pandas")[keep]
     roles = {"participant": "participant", "time": "time", "state": list(logs.state_names)}
-    holed = sf.Trajectories.from_frame(table, **roles, action="action", reward="reward")
+    holed = sf.Trajectories.from_frame(table, **roles, action="action", outcome="outcome")
     pairs = sum(int(((a := np.sort(group)), np.diff(a) == 1)[1].sum()) for _, group in table.groupby("participant")["time"])
     assert sf.method("ahead").fit(holed).outlook_.transitions[0] == pairs
     assert sf.method("ahead", max_gap=2).fit(holed).outlook_.transitions[0] == len(table) - 30

@@ -57,11 +57,11 @@ def advantage_by_summing(coef, actions, share, state, action, steps=2000):
     for first in (action, 0):
         z = np.append(1.0, state)
         out = z @ (blocks[0] + (blocks[first] if first else 0.0))
-        rewards = [out[0]]
+        outcomes = [out[0]]
         for _ in range(steps):
             out = np.append(1.0, out[1:]) @ mean
-            rewards.append(out[0])
-        paths.append(np.array(rewards))
+            outcomes.append(out[0])
+        paths.append(np.array(outcomes))
     return (paths[0] - paths[1]).sum()
 
 
@@ -138,13 +138,13 @@ def many_people(people, points, seed):
     coef[:, 0] *= 3
     state = np.zeros((people, points + 1, STATES))
     action = rng.integers(0, 2, (people, points))
-    reward = np.empty((people, points))
+    outcome = np.empty((people, points))
     for t in range(points):
         mean = critic_features(state[:, t], action[:, t], 2) @ coef
-        reward[:, t] = mean[:, 0] + rng.standard_normal(people)
+        outcome[:, t] = mean[:, 0] + rng.standard_normal(people)
         state[:, t + 1] = mean[:, 1:] + rng.standard_normal((people, STATES))
     x = critic_features(state[:, :-1], action, 2)
-    responses = np.concatenate([reward[..., None], state[:, 1:]], axis=-1)
+    responses = np.concatenate([outcome[..., None], state[:, 1:]], axis=-1)
     return moments_of(x, responses), coef
 
 

@@ -34,7 +34,7 @@ def test_rows_in_any_order_give_the_same_pairs():
     frame = {"who": [1, 1, 1, 2, 2], "t": [2, 0, 1, 1, 0], "s": [0.0] * 5, "a": [0] * 5, "r": [0.0] * 5}
     import pyarrow as pa
 
-    logs = sf.Trajectories.from_frame(pa.table(frame), participant="who", time="t", state=["s"], action="a", reward="r")
+    logs = sf.Trajectories.from_frame(pa.table(frame), participant="who", time="t", state=["s"], action="a", outcome="r")
     assert_array_equal(find_transitions(logs).following, [-1, 2, 0, -1, 3])
 
 

@@ -75,7 +75,7 @@ def test_a_prior_of_infinite_scale_is_none_and_a_narrow_one_decides(problem):
 @pytest.mark.filterwarnings("ignore:people do not differ")
 def test_an_action_that_nobody_took_keeps_its_prior():
     logs = sf.simulators.HeartSteps(participants=8).collect(sf.policies.coin(2), decision_points=30, seed=0)
-    never = logs.with_values(reward=np.where(logs.action == 1, np.nan, logs.reward))
+    never = logs.with_values(outcome=np.where(logs.action == 1, np.nan, logs.outcome))
     prior = {"send": {"mean": 40.0, "scale": 20.0}}
     with pytest.warns(sf.FitWarning, match="action 'send' never occurs"):
         found = sf.method("ts", pooling="partial", prior=prior).fit(never)

@@ -36,12 +36,12 @@ def change(logs, rows, **values):
 
 def rename(logs, names):
     """The same decision points under other ids."""
-    parts = {name: getattr(logs, name) for name in ("state", "reward", "action", "time")}
+    parts = {name: getattr(logs, name) for name in ("state", "outcome", "action", "time")}
     frame = {"participant": np.asarray(names)[logs.participant_index], "time": parts["time"], "action": parts["action"]}
-    frame |= {"reward": parts["reward"], **{name: parts["state"][:, j] for j, name in enumerate(logs.state_names)}}
+    frame |= {"outcome": parts["outcome"], **{name: parts["state"][:, j] for j, name in enumerate(logs.state_names)}}
     import pandas as pd
 
-    roles = {name: name for name in ("participant", "time", "action", "reward")}
+    roles = {name: name for name in ("participant", "time", "action", "outcome")}
     return Trajectories.from_frame(pd.DataFrame(frame), state=logs.state_names, **roles)
 
 
@@ -77,7 +77,7 @@ def test_the_posterior_is_that_of_all_outcomes_together(logs):
     turn[:8, :8] = np.eye(8)
     turn[8:, 8:] = np.kron(np.eye(20), inside)
     covariance = turn @ np.linalg.inv(turn.T @ system @ turn) @ turn.T
-    mean = covariance @ design.T @ logs.reward / posterior.noise
+    mean = covariance @ design.T @ logs.outcome / posterior.noise
     for i in few:
         pick = np.hstack([np.eye(8), np.kron(np.eye(20)[i], np.eye(8))])
         assert_allclose(posterior.mean[i], pick @ mean, rtol=1e-3, atol=0.5)
@@ -135,7 +135,7 @@ def test_policies_for_anybody_are_saved_and_loaded(logs, tmp_path):
 
 def test_who_has_no_outcomes_is_served_like_somebody_new(logs):
     with pytest.warns(FitWarning, match="participant 4: no usable decision point, so the policy is the one for anybody"):
-        found = fit(change(logs, logs.participant_index == 4, reward=np.nan))
+        found = fit(change(logs, logs.participant_index == 4, outcome=np.nan))
     assert_allclose(found.posterior_.mean[4], found.posterior_.population)
     assert_allclose(found.posterior_.covariance[4], found.posterior_.new_covariance)
     states = np.random.default_rng(0).standard_normal((2, 3))
@@ -144,7 +144,7 @@ def test_who_has_no_outcomes_is_served_like_somebody_new(logs):
 
 @pytest.mark.parametrize("name", ["saccb", "hb-ahead"])
 def test_somebody_with_three_decision_points(logs, name):
-    few = change(logs, (logs.participant_index == 4) & (logs.time >= 3), reward=np.nan)
+    few = change(logs, (logs.participant_index == 4) & (logs.time >= 3), outcome=np.nan)
     with pytest.warns(FitWarning, match=r"participant 4: fewer usable decision points than the critic's 8 features"):
         found = fit(few, name)
     assert np.isfinite(found.critic_coef_).all()
@@ -186,8 +186,8 @@ def test_few_people():
 
 def test_people_who_are_all_alike():
     one = collect(1, 60, spread=0.0)[1]
-    copies = {name: np.tile(getattr(one, name), (8, 1)) for name in ("action", "reward")}
-    logs = Trajectories.from_arrays(np.tile(one.state, (8, 1, 1)), copies["action"], copies["reward"])
+    copies = {name: np.tile(getattr(one, name), (8, 1)) for name in ("action", "outcome")}
+    logs = Trajectories.from_arrays(np.tile(one.state, (8, 1, 1)), copies["action"], copies["outcome"])
     with pytest.warns(FitWarning, match="people do not differ in any coefficient"):
         found = fit(logs)
     assert_allclose(found.posterior_.spread, 0)
@@ -220,16 +220,16 @@ def test_differences_may_be_correlated(logs):
 def test_a_look_ahead_of_each_from_the_coefficients_of_each(logs):
     found = fit(logs, "ahead").outlook_
     assert found.model.coef.shape == (20, 8, 4)
-    reward, *states = found.posteriors
-    assert_allclose(found.model.coef[:, :, 0], reward.mean)
+    outcome, *states = found.posteriors
+    assert_allclose(found.model.coef[:, :, 0], outcome.mean)
     weights = np.append(1.0, found.model.worth[3])
     jacobian = found.model.jacobian[3]
-    parts = [c**2 * one.covariance[3] for c, one in zip(weights, (reward, *states), strict=True)]
+    parts = [c**2 * one.covariance[3] for c, one in zip(weights, (outcome, *states), strict=True)]
     order = [1, 2, 3, 0]
     expected = (jacobian @ sum(parts) @ jacobian.T)[np.ix_(order, order)]
     assert_allclose(found.advantage.covariance[3], expected, rtol=1e-9)
     pooled = found.pool()
-    assert_allclose(pooled.model.coef[0, :, 0], reward.population)
+    assert_allclose(pooled.model.coef[0, :, 0], outcome.population)
     assert pooled.uncertainty.between_people
 
 

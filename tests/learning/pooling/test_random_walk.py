@@ -136,7 +136,7 @@ def test_people_who_do_not_move_keep_the_plain_fit():
 def test_methods_use_the_last_coefficients(name, horizon):
     simulator = sf.simulators.HeartSteps(participants=14, spread=1.0)
     logs = simulator.collect(sf.policies.coin(2), decision_points=40, seed=3)
-    faded = logs.with_values(reward=logs.reward - 100.0 * logs.time * logs.action)
+    faded = logs.with_values(outcome=logs.outcome - 100.0 * logs.time * logs.action)
     plain, still, walked = (
         sf.method(name, pooling="partial", horizon=horizon, random_walk=step).fit(faded) for step in (None, 0.0, 0.05)
     )
@@ -152,7 +152,7 @@ def test_methods_use_the_last_coefficients(name, horizon):
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_who_has_nothing_is_like_anybody_at_first():
     logs = sf.simulators.HeartSteps(participants=8, spread=1.0).collect(sf.policies.coin(2), decision_points=30, seed=3)
-    empty = logs.with_values(reward=np.where(logs.participant_index == 2, np.nan, logs.reward))
+    empty = logs.with_values(outcome=np.where(logs.participant_index == 2, np.nan, logs.outcome))
     posterior = sf.method("linucb", pooling="partial", random_walk=0.01).fit(empty).posterior_
     assert_allclose(posterior.mean[2], posterior.population, rtol=1e-9)
     moved = (1 + 0.01 * 27) * posterior.spread + posterior.population_covariance  # Nine of ten blocks of three points.

@@ -55,14 +55,14 @@ MISTAKES = {
     ),
     "a list": ([], "the body is a JSON object", None),
 }
-OUTCOME = {"decision_id": "f" * 32, "proximal_outcome": 1, "timestamp": "2026-03-01T12:00:00Z"}
+OUTCOME = {"decision_id": "f" * 32, "outcome": 1, "timestamp": "2026-03-01T12:00:00Z"}
 OUTCOME_MISTAKES = {
     "too many": ({"outcomes": [OUTCOME] * 1001}, "send at most 1,000 outcomes at once; split the batch", "outcomes"),
     "none": ({"outcomes": []}, "outcomes is empty; send at least one", "outcomes"),
     "text": (
-        {**OUTCOME, "proximal_outcome": "5"},
-        "proximal_outcome is a finite number, or null where it is known to be missing",
-        "proximal_outcome",
+        {**OUTCOME, "outcome": "5"},
+        "outcome is a finite number, or null where it is known to be missing",
+        "outcome",
     ),
     "another id": (
         {**OUTCOME, "decision_id": "7"},

@@ -78,7 +78,7 @@ def make_body(rng):
     """A good request with something nasty in it, or no request at all."""
     if rng.random() < 0.2:
         return rng.choice(RAW)
-    outcome = {"decision_id": "0" * 32, "proximal_outcome": 1.0, "timestamp": WHEN}
+    outcome = {"decision_id": "0" * 32, "outcome": 1.0, "timestamp": WHEN}
     body = rng.choice([request(), outcome, {"outcomes": [outcome]}, {"participant_id": "p1"}, {"reason": "x"}])
     body = {**body, rng.choice([*body, "extra", "role"]): rng.choice(NASTY)}
     if "context" in body and rng.random() < 0.5:

@@ -39,7 +39,7 @@ def busy(url, monkeypatch, tmp_path):
             reply = decide(trial, DecisionRequest(**request("p0", 2 * day + half, **body)))
             if half == 0:
                 known = DecisionReply.model_validate_json(reply).decision_id
-                record_outcomes(trial, [Outcome(decision_id=known, proximal_outcome=1.0, timestamp=clock.moment)])
+                record_outcomes(trial, [Outcome(decision_id=known, outcome=1.0, timestamp=clock.moment)])
         if 1 <= day <= 2:
             decided = clock.moment - timedelta(days=1)
             decide(trial, DecisionRequest(**request("p1", day, timestamp=decided.isoformat())))

@@ -43,7 +43,7 @@ def walk(trial, clock, unworn, *, people=4, days=14):
                 asked = DecisionRequest(**body, availability=True, reasons=[], context=context)
                 answer = DecisionReply.model_validate_json(decisions.decide(trial, asked))
                 came = 0.0 if off else float(steps[1])
-                told = Outcome(decision_id=answer.decision_id, proximal_outcome=came, timestamp=clock.moment)
+                told = Outcome(decision_id=answer.decision_id, outcome=came, timestamp=clock.moment)
                 decisions.record_outcomes(trial, [told])
     clock.set(BEGIN + timedelta(days=days))
 
@@ -101,7 +101,7 @@ def test_an_update_is_refused_when_values_go_missing_after_an_action(tmp_path, m
             asked = DecisionRequest(**body, availability=True, reasons=[], context=context)
             answer = DecisionReply.model_validate_json(decisions.decide(trial, asked))
             came = 0.0 if answer.action == 0 and rng.random() < 0.5 else float(rng.normal())
-            told = Outcome(decision_id=answer.decision_id, proximal_outcome=came, timestamp=clock.moment)
+            told = Outcome(decision_id=answer.decision_id, outcome=came, timestamp=clock.moment)
             decisions.record_outcomes(trial, [told])
     state, status = update(trial)
     trial.close()

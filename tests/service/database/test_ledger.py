@@ -34,7 +34,7 @@ def test_workers_extend_one_chain_together(trial, study, url):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
         ids = column(trial, decisions.c.id)
-        told = [Outcome(decision_id=one, proximal_outcome=1.0, timestamp=LATER) for one in ids]
+        told = [Outcome(decision_id=one, outcome=1.0, timestamp=LATER) for one in ids]
         list(pool.map(lambda part: record_outcomes(trial if part % 2 else other, told), range(4)))
     checked = verify(trial.database)
     assert checked.discrepancies == []
@@ -69,8 +69,8 @@ def test_the_database_allows_erasure_and_nothing_else(trial):
         sa.update(decisions).values(context="{}"),
         sa.update(decisions).values(**erased, probability=0.7),
         sa.update(decisions).values({**erased, "context": '{"weather": 0}'}),
-        sa.update(outcomes).values(proximal_outcome=None),
-        sa.update(outcomes).values(proximal_outcome=None, echoed_probability=None, salt=None),
+        sa.update(outcomes).values(outcome=None),
+        sa.update(outcomes).values(outcome=None, echoed_probability=None, salt=None),
         sa.delete(decisions).where(decisions.c.decision_idx == 5),
         sa.update(ledger).values(entries="[]"),
         sa.delete(ledger),

@@ -55,9 +55,9 @@ def test_the_closed_part_is_on_the_trail_and_weights_by_probability(eventful):
     assert (seen["saw"], seen["reason"]) == ("outcomes by action", "third meeting")
     assert column(eventful, staff_actions.c.action)[-1] == "unblinded"
     with eventful.database.autocommit() as connection:
-        columns = (decisions.c.participant_id, decisions.c.action, decisions.c.probability, CURRENT.c.proximal_outcome)
+        columns = (decisions.c.participant_id, decisions.c.action, decisions.c.probability, CURRENT.c.outcome)
         known = sa.select(*columns).join(CURRENT, CURRENT.c.decision_id == decisions.c.id).where(decisions.c.available)
-        rows = [row for row in connection.execute(known) if row.proximal_outcome is not None]
+        rows = [row for row in connection.execute(known) if row.outcome is not None]
         last = connection.scalar(
             sa.select(decisions.c.action)
             .where(decisions.c.participant_id == "p1")
@@ -68,7 +68,7 @@ def test_the_closed_part_is_on_the_trail_and_weights_by_probability(eventful):
         tops, bottoms = [], []
         for person in ("p0", "p1", "p2", "p3"):
             mine = [row for row in rows if row.participant_id == person and row.action == action]
-            tops.append(sum(row.proximal_outcome / row.probability for row in mine))
+            tops.append(sum(row.outcome / row.probability for row in mine))
             bottoms.append(sum(1 / row.probability for row in mine))
         expected = ratio_interval(np.array(tops), np.array(bottoms))
         assert summary.mean == pytest.approx(expected) and summary.mean.low < summary.mean.high

@@ -130,7 +130,7 @@ def test_outcomes_are_exported_as_each_update_knew_them(trial, tmp_path):
     fill(trial, points=40)
     update(trial)
     (decided,) = [row for row in column_rows(trial) if (row["participant_id"], row["decision_idx"]) == ("p1", 3)]
-    record_outcomes(trial, [Outcome(decision_id=decided["id"], proximal_outcome=0.5, timestamp=moment(20))])
+    record_outcomes(trial, [Outcome(decision_id=decided["id"], outcome=0.5, timestamp=moment(20))])
     update(trial)
     learned, updates = read_beside(trial, tmp_path)
     spans = [(row["outcome"], row["first_update"], row["last_update"]) for row in learned

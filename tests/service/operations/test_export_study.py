@@ -41,7 +41,7 @@ def run_days(trial, clock, begin, days):
                 asked = request(participant, 10 * day + point, timestamp=moment, context=context)
                 answer = json.loads(decide(trial, DecisionRequest.model_validate(asked)))
                 steps = context["weather"] * (1 + answer["action"]) + 0.1 * (point % 3) + 0.01 * day
-                told = Outcome(decision_id=answer["decision_id"], proximal_outcome=steps, timestamp=clock.moment)
+                told = Outcome(decision_id=answer["decision_id"], outcome=steps, timestamp=clock.moment)
                 record_outcomes(trial, [told])
 
 

@@ -155,8 +155,8 @@ MANIPULATIONS = {
         "was emptied without an erasure on record",
     ),
     "decision half emptied": (changed("salt", "NULL"), "was erased, but holds something else"),
-    "outcome": (changed("proximal_outcome", 99, "id = 5", "outcomes"), "outcome 5 "),
-    "outcome made missing": (changed("proximal_outcome", "NULL", "id = 5", "outcomes"), "outcome 5 "),
+    "outcome": (changed("outcome", 99, "id = 5", "outcomes"), "outcome 5 "),
+    "outcome made missing": (changed("outcome", "NULL", "id = 5", "outcomes"), "outcome 5 "),
     "outcome re-dated": (changed("observed_at", f"observed_at + {HOUR}", "id = 5", "outcomes"), "outcome 5 "),
     "outcome made late": (changed("late", 1, "id = 5", "outcomes"), "outcome 5 "),
     "outcome given to another decision": (

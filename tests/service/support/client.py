@@ -28,7 +28,7 @@ class Client(TestClient):
         return self.ask("/decisions", request(participant, index, **changes))
 
     def outcome(self, decision_id, value, timestamp=LATER, **more):
-        body = {"decision_id": decision_id, "proximal_outcome": value, "timestamp": timestamp, **more}
+        body = {"decision_id": decision_id, "outcome": value, "timestamp": timestamp, **more}
         return self.ask("/outcomes", body)
 
 

@@ -88,7 +88,7 @@ def _point(trial, clock, rng, participant, index):
     body = {"participant_id": participant, "decision_idx": index, "timestamp": clock.moment, "availability": free}
     asked = DecisionRequest(**body, reasons=[] if free else ["driving"], context=context)
     answer = DecisionReply.model_validate_json(decisions.decide(trial, asked))
-    reward = context["weather"] * (1 + 2 * answer.action) + 0.3 * rng.normal() + (30 if rng.random() < 0.05 else 0)
+    outcome = context["weather"] * (1 + 2 * answer.action) + 0.3 * rng.normal() + (30 if rng.random() < 0.05 else 0)
     if rng.random() > 0.1:
-        told = Outcome(decision_id=answer.decision_id, proximal_outcome=float(reward), timestamp=clock.moment)
+        told = Outcome(decision_id=answer.decision_id, outcome=float(outcome), timestamp=clock.moment)
         decisions.record_outcomes(trial, [told])

@@ -30,7 +30,7 @@ range = [-10, 10]
 kind = "category"
 levels = ["other", "home"]
 
-[reward]
+[outcome]
 column = "steps"
 
 [method]
@@ -81,11 +81,9 @@ def fill(trial, people=2, points=30, first=0, seed=0, effect=2.0):
             )
             answer = DecisionReply.model_validate_json(decisions.decide(trial, asked))
             found.append(answer)
-            reward = float(weather + answer.action * (effect * weather) + 0.1 * rng.normal())
+            outcome = float(weather + answer.action * (effect * weather) + 0.1 * rng.normal())
             if index % 5 != 4:
-                sent.append(
-                    Outcome(decision_id=answer.decision_id, proximal_outcome=reward, timestamp=moment(2 * index + 1))
-                )
+                sent.append(Outcome(decision_id=answer.decision_id, outcome=outcome, timestamp=moment(2 * index + 1)))
         decisions.record_outcomes(trial, sent)
     return found
 

@@ -88,17 +88,17 @@ def test_a_thousand_wrong_echoes_make_one_alert_with_a_count(trial):
     """One a day; after it was closed, another one."""
     replies = fill(trial, people=1, points=10)
     wrong = [
-        Outcome(decision_id=reply.decision_id, proximal_outcome=number, timestamp="2026-03-20T08:00:00Z", action_prob=0.77)
+        Outcome(decision_id=reply.decision_id, outcome=number, timestamp="2026-03-20T08:00:00Z", action_prob=0.77)
         for number in range(100)
         for reply in replies
     ]
     record_outcomes(trial, wrong)
-    record_outcomes(trial, [wrong[0].model_copy(update={"proximal_outcome": -1.0})])
+    record_outcomes(trial, [wrong[0].model_copy(update={"outcome": -1.0})])
     assert assess_trial(trial, now()).reasons[0][2].endswith(" had (1,001 times)")
     assert column(trial, alerts.c.times) == [1001] and column(trial, alerts.c.kind) == ["probability"]
     assert verify(trial.database).discrepancies == []
     assert close_alert(trial.database, 1, "test")
-    record_outcomes(trial, [wrong[0].model_copy(update={"proximal_outcome": -2.0})])
+    record_outcomes(trial, [wrong[0].model_copy(update={"outcome": -2.0})])
     assert sorted(column(trial, alerts.c.times)) == [1, 1001]
 
 

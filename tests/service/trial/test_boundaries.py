@@ -46,7 +46,7 @@ def decide(trial, clock, index, *people):
 def report(trial, clock, outcomes):
     """Outcomes of replies, where there is one."""
     known = [(reply.decision_id, value) for reply, value in outcomes if value is not None]
-    told = [Outcome(decision_id=name, proximal_outcome=value, timestamp=clock.moment) for name, value in known]
+    told = [Outcome(decision_id=name, outcome=value, timestamp=clock.moment) for name, value in known]
     decisions.record_outcomes(trial, told)
 
 
@@ -127,7 +127,7 @@ def test_an_outcome_counts_if_it_was_known_when_its_time_was_over(trial, clock):
     at = clock.moment + timedelta(hours=49)
     assert monitor_trial(trial, at).counts == {"used": 1, "awaited": 0, "missing": 1, "erased": 0}
     clock.set(at)
-    told = [Outcome(decision_id=reply.decision_id, proximal_outcome=9.0, timestamp=BEGIN) for reply in (first, second)]
+    told = [Outcome(decision_id=reply.decision_id, outcome=9.0, timestamp=BEGIN) for reply in (first, second)]
     decisions.record_outcomes(trial, told)
     assert len(column(trial, outcomes.c.id)) == 3
     assert monitor_trial(trial, at).counts == {"used": 1, "awaited": 0, "missing": 1, "erased": 0}

@@ -10,7 +10,7 @@ from tests.service.support.client import LATER, WHEN
 
 def current(trial):
     with trial.database.autocommit() as connection:
-        return list(connection.scalars(sa.select(CURRENT.c.proximal_outcome)))
+        return list(connection.scalars(sa.select(CURRENT.c.outcome)))
 
 
 def count(trial, table=outcomes):
@@ -57,7 +57,7 @@ def test_batches_say_what_became_of_each(client):
     client.register("p1")
     good = [client.decide(index=index).json()["decision_id"] for index in range(3)]
     given = [
-        {"decision_id": decision, "proximal_outcome": value, "timestamp": "2026-03-01T12:00:00Z"}
+        {"decision_id": decision, "outcome": value, "timestamp": "2026-03-01T12:00:00Z"}
         for decision, value in zip([*good, "f" * 32], [1, None, -2.5, 3], strict=True)
     ]
     results = client.ask("/outcomes", {"outcomes": given}).json()["results"]
@@ -73,7 +73,7 @@ def test_an_outcome_that_no_measurement_can_be_is_refused_alone(client):
     decision = client.decide().json()["decision_id"]
     reply = client.outcome(decision, 1e160)
     assert (reply.status_code, reply.json()["error"]["code"]) == (422, "implausible")
-    batch = [{"decision_id": decision, "proximal_outcome": value, "timestamp": LATER} for value in (-1e160, 1e9)]
+    batch = [{"decision_id": decision, "outcome": value, "timestamp": LATER} for value in (-1e160, 1e9)]
     results = client.ask("/outcomes", {"outcomes": batch}).json()["results"]
     assert [receipt["status"] for receipt in results] == ["implausible", "recorded"] and count(client.trial) == 1
 
@@ -84,7 +84,7 @@ def test_an_outcome_dated_before_its_decision_is_refused(client):
     reply = client.outcome(decision, 5, "2016-03-01T12:00:00Z")
     assert (reply.status_code, reply.json()["error"]["code"]) == (422, "before_decision")
     batch = [
-        {"decision_id": decision, "proximal_outcome": 5, "timestamp": moment}
+        {"decision_id": decision, "outcome": 5, "timestamp": moment}
         for moment in ("2026-03-01T09:59:59+01:00", "2026-03-01T10:00:00+01:00")
     ]
     results = client.ask("/outcomes", {"outcomes": batch}).json()["results"]
@@ -94,10 +94,10 @@ def test_an_outcome_dated_before_its_decision_is_refused(client):
 def test_one_bad_outcome_of_a_batch_is_refused_alone_with_its_position(client):
     client.register("p1")
     decided = client.decide().json()["decision_id"]
-    good = {"decision_id": decided, "proximal_outcome": 1, "timestamp": WHEN}
+    good = {"decision_id": decided, "outcome": 1, "timestamp": WHEN}
     ahead = (now() + timedelta(days=1)).isoformat()
     bad = [
-        {**good, "proximal_outcome": "many"},
+        {**good, "outcome": "many"},
         {**good, "timestamp": ahead},
         {**good, "decision_id": "7"},
         3,
@@ -106,7 +106,7 @@ def test_one_bad_outcome_of_a_batch_is_refused_alone_with_its_position(client):
     results = client.ask("/outcomes", {"outcomes": [*bad, good]}).json()["results"]
     assert [row["status"] for row in results] == ["refused", "timestamp_in_future", *["refused"] * 3, "recorded"]
     assert [row["field"] for row in results] == [
-        "outcomes.0.proximal_outcome",
+        "outcomes.0.outcome",
         None,
         "outcomes.2.decision_id",
         "outcomes.3",

@@ -22,11 +22,7 @@ def test_after_a_withdrawal_nothing_is_decided_or_recorded(client):
     assert client.decide("p0").json() == first.json(), "a retry of what was answered gets its answer"
     late = client.outcome(first.json()["decision_id"], 1.0)
     assert (late.status_code, late.json()["error"]["code"]) == (409, "withdrawn")
-    batch = {
-        "outcomes": [
-            {"decision_id": first.json()["decision_id"], "proximal_outcome": 1, "timestamp": "2026-03-01T11:00:00Z"}
-        ]
-    }
+    batch = {"outcomes": [{"decision_id": first.json()["decision_id"], "outcome": 1, "timestamp": "2026-03-01T11:00:00Z"}]}
     assert client.ask("/outcomes", batch).json()["results"][0]["status"] == "withdrawn"
     assert column(client.trial, outcomes.c.id) == [] and len(column(client.trial, decisions.c.id)) == 1
     assert client.decide("p1").status_code == 200

@@ -41,7 +41,7 @@ def test_content_goes_and_accountability_stays(trial, url, tmp_path):
             was = {**was, **{name: row[name] for name in ("context", "state", "availability_reasons", "salt")}}
         assert dict(row) == dict(was)
     gone = [row for row in rows_of(trial, outcomes) if row["salt"] is None]
-    assert len(gone) == 32 and {row["proximal_outcome"] for row in gone} == {None}
+    assert len(gone) == 32 and {row["outcome"] for row in gone} == {None}
     assert {row["fingerprint"] for row in gone} == {f"erased {row['id']}" for row in gone}
     replayed = replay(trial.database)
     assert (replayed.decisions, replayed.erased, replayed.differences) == (81, 41, [])
@@ -102,7 +102,7 @@ def test_a_reader_that_keeps_the_log_is_named_and_the_schedule_empties_it_later(
 def test_the_range_of_outcomes_does_not_outlive_them(trial):
     """The largest outcome is somebody's."""
     replies = fill(trial, points=40)
-    sent = Outcome(decision_id=replies[0].decision_id, proximal_outcome=SENTINEL, timestamp="2026-03-02T08:00:00Z")
+    sent = Outcome(decision_id=replies[0].decision_id, outcome=SENTINEL, timestamp="2026-03-02T08:00:00Z")
     record_outcomes(trial, [sent])
     update(trial)
     erase(trial)
@@ -119,8 +119,10 @@ def test_a_policys_page_and_an_updates_result_forget_too(trial):
     fill(trial, points=40)
     update(trial)
     with trial.database.transaction() as connection:
-        listed = f'{{"removed_rows": [{{"participant_id": "p0", "decision_idx": 3, "reward": {SENTINEL}, "expected": 1.0}}, '
-        listed += '{"participant_id": "p1", "decision_idx": 3, "reward": 5.5, "expected": 1.0}]}'
+        listed = (
+            f'{{"removed_rows": [{{"participant_id": "p0", "decision_idx": 3, "outcome": {SENTINEL}, "expected": 1.0}}, '
+        )
+        listed += '{"participant_id": "p1", "decision_idx": 3, "outcome": 5.5, "expected": 1.0}]}'
         connection.execute(sa.update(updates).values(result=listed))
     erase(trial)
     (kept,) = column(trial, updates.c.result)

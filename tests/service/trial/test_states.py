@@ -22,7 +22,7 @@ from surefoot.study import Study
 from tests.service.support.trials import STUDY, column, moment, update
 
 DERIVED = STUDY.replace(
-    "[reward]",
+    "[outcome]",
     """[state.dose]
 derived = "dose"
 discount = 0.8
@@ -39,7 +39,7 @@ derived = "time since prompt"
 [state.day]
 derived = "day in study"
 
-[reward]""",
+[outcome]""",
 ).replace("[trial]\n", "[trial]\nday_boundary = 5\n")
 CONTEXT = {"weather": 0.5, "engagement": -1.0, "place": "home"}
 
@@ -64,9 +64,7 @@ def run(trial, points, seed=0, tell=lambda index: True):
         away = {"availability": False, "reasons": ["driving"]} if index % 7 == 6 else {}
         answers.append(ask(trial, index, **away))
         if tell(index):
-            outcome = Outcome(
-                decision_id=answers[-1]["decision_id"], proximal_outcome=rng.normal(), timestamp=moment(2 * index + 1)
-            )
+            outcome = Outcome(decision_id=answers[-1]["decision_id"], outcome=rng.normal(), timestamp=moment(2 * index + 1))
             decisions.record_outcomes(trial, [outcome])
     return answers
 
@@ -80,7 +78,7 @@ def test_they_are_what_the_logs_give_afterwards(trial):
     with trial.database.autocommit() as connection:
         found = read_rows(connection)
     study, action = trial.study, np.array([float(row["action"]) for row in found])
-    outcome = np.array([np.nan if row["proximal_outcome"] is None else row["proximal_outcome"] for row in found])
+    outcome = np.array([np.nan if row["outcome"] is None else row["outcome"] for row in found])
     expected = derive_states(study.derived_states, np.zeros(24, dtype=np.int64), np.arange(24), action, outcome, 5)
     expected["dose"] = (expected["dose"] - 1) / 2
     assert study.state_names == ("weather", "engagement", "place=home", "dose", "lately", "since", "day")
@@ -99,7 +97,7 @@ def test_an_outcome_that_comes_late_does_not_change_what_was_decided_or_learned(
     answers = run(trial, 3, tell=lambda index: False)
     before = states(trial)
     late = [
-        Outcome(decision_id=answer["decision_id"], proximal_outcome=50.0, timestamp=moment(2 * index + 1))
+        Outcome(decision_id=answer["decision_id"], outcome=50.0, timestamp=moment(2 * index + 1))
         for index, answer in enumerate(answers)
     ]
     decisions.record_outcomes(trial, late)
@@ -117,7 +115,7 @@ def test_replay_goes_by_the_ledger_and_not_by_the_clock(trial, monkeypatch):
     first, second = run(trial, 2, tell=lambda index: False)
     for seconds, answer in ((-60, first), (60, second)):
         monkeypatch.setattr(decisions, "now", lambda: datetime.now(UTC) + timedelta(seconds=seconds))  # noqa: B023
-        outcome = Outcome(decision_id=answer["decision_id"], proximal_outcome=9.0, timestamp=moment(5))
+        outcome = Outcome(decision_id=answer["decision_id"], outcome=9.0, timestamp=moment(5))
         decisions.record_outcomes(trial, [outcome])
     monkeypatch.undo()
     ask(trial, 3)
@@ -133,7 +131,7 @@ def test_replay_has_no_false_alarm_under_concurrency(trial):
         participants.register_participant(trial.database, participant)
         reply = ask(trial, 0, participant)
         for index in range(1, 13):
-            known = Outcome(decision_id=reply["decision_id"], proximal_outcome=float(index), timestamp=moment(2 * index - 1))
+            known = Outcome(decision_id=reply["decision_id"], outcome=float(index), timestamp=moment(2 * index - 1))
             sending = pool.submit(decisions.record_outcomes, trial, [known])
             reply = ask(trial, index, participant)
             sending.result()

@@ -23,7 +23,7 @@ def test_a_code_for_missing_is_found_without_a_declaration(tmp_path, study, flag
     for place, one in enumerate(answers):
         if place % 5 == 4:
             at = moment(2 * (place % 40) + 1)
-            record_outcomes(trial, [Outcome(decision_id=one.decision_id, proximal_outcome=-99, timestamp=at)])
+            record_outcomes(trial, [Outcome(decision_id=one.decision_id, outcome=-99, timestamp=at)])
     _, status = update(trial)
     trial.close()
     assert status["result"]["flagged"] == flagged

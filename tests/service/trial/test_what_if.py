@@ -100,7 +100,7 @@ def test_who_is_paused_is_told_of_beside_the_answer(learned):
 
 
 def test_derived_states_come_from_the_records_or_the_form(url):
-    study = STUDY.replace("[reward]", '[state.dose]\nderived = "dose"\ndiscount = 0.5\n\n[reward]')
+    study = STUDY.replace("[outcome]", '[state.dose]\nderived = "dose"\ndiscount = 0.5\n\n[outcome]')
     trial = open_trial(Study.parse(study), url)
     fill(trial, people=1, points=6)
     found = ask(trial)

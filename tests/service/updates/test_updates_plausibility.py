@@ -22,7 +22,7 @@ def tell(trial, decision_id, value, hours):
     from surefoot.service.trial.api_models import Outcome
     from surefoot.service.trial.decisions import record_outcomes
 
-    given = Outcome(decision_id=decision_id, proximal_outcome=value, timestamp=moment(hours))
+    given = Outcome(decision_id=decision_id, outcome=value, timestamp=moment(hours))
     return record_outcomes(trial, [given])[0]["status"]
 
 
@@ -137,10 +137,10 @@ def test_cooks_distance_is_the_textbooks(trial, study):
     data = logs.logs
     state = np.column_stack([np.ones(len(rows)), data.state[rows]])
     design = np.hstack([state, state * data.action[rows][:, None]])
-    reward = data.reward[rows]
+    outcome = data.outcome[rows]
     place = 5
-    whole = np.linalg.lstsq(design, reward)[0]
-    without = np.linalg.lstsq(np.delete(design, place, 0), np.delete(reward, place))[0]
+    whole = np.linalg.lstsq(design, outcome)[0]
+    without = np.linalg.lstsq(np.delete(design, place, 0), np.delete(outcome, place))[0]
     leverage = design[place] @ np.linalg.pinv(design.T @ design) @ design[place]
     moved = ((design @ (whole - without)) ** 2).sum()
     assert found[rows[place]] - leverage == pytest.approx(moved, rel=1e-6)

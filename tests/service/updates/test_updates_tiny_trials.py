@@ -49,7 +49,7 @@ def live_a_day(trial, day, outcome):
         reply = DecisionReply.model_validate_json(decide(trial, asked))
         value = outcome(decision)
         if value is not None:
-            known = Outcome(decision_id=reply.decision_id, proximal_outcome=value, timestamp=moment(24 * day + 1))
+            known = Outcome(decision_id=reply.decision_id, outcome=value, timestamp=moment(24 * day + 1))
             record_outcomes(trial, [known])
 
 

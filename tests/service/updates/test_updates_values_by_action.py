@@ -22,7 +22,7 @@ def test_zeros_after_nothing_hold_the_update_and_say_what_to_write(tmp_path, stu
     for place, answer in enumerate(answers):
         if answer.action == 0 and place % 5 < 3:
             at = moment(2 * (place % 40) + 1.5)
-            record_outcomes(trial, [Outcome(decision_id=answer.decision_id, proximal_outcome=0, timestamp=at)])
+            record_outcomes(trial, [Outcome(decision_id=answer.decision_id, outcome=0, timestamp=at)])
     found, status = update(trial)
     live = trial.policies.live()
     trial.close()
@@ -31,5 +31,5 @@ def test_zeros_after_nothing_hold_the_update_and_say_what_to_write(tmp_path, stu
     (finding,) = (finding for finding in status["findings"] if finding["check"] == "values by action")
     assert finding["passed"] == (state == "done")
     assert "'steps' is 0 in " in finding["message"]
-    assert ('write zero = "real" in [reward]' in finding["message"]) == (state == "refused")
+    assert ('write zero = "real" in [outcome]' in finding["message"]) == (state == "refused")
     assert "values by action" in (status["message"] or "") or state == "done"

@@ -52,7 +52,7 @@ def test_a_trial_starts_from_pilot_policies(pilot, url):
         ("[state.engagement]\n", "[state.engagement]\nscaling = { centre = 1.0, scale = 2.0 }\n", "engagement' has scaling"),
         ('levels = ["other", "home"]', 'levels = ["home", "other"]', "place' has levels"),
         ("[state.engagement]\n", "", "no state variable 'engagement'"),
-        ("[reward]\n", '[actions]\nnames = ["nothing", "walk"]\n[reward]\n', "its actions are"),
+        ("[outcome]\n", '[actions]\nnames = ["nothing", "walk"]\n[outcome]\n', "its actions are"),
     ],
 )
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -150,7 +150,7 @@ class Immediate(Horizon):
             return None
         logs = task.logs
         if not logs.usable.any():
-            Learnable.of_logs(logs).require(logs.names.reward)
+            Learnable.of_logs(logs).require(logs.names.outcome)
         judgement = task.judge()
         weights = np.nan_to_num(judgement.weights)
         (moments,) = task.moments(weights)

@@ -156,7 +156,7 @@ class HorizonTask:
         """ζ of every feature of x(s, a), then of every nuisance column."""
         logs = self.logs
         rows = logs.order[logs.usable[logs.order]]  # A sample of them is the same in whatever order they came.
-        scaling = self.units.measure(logs.state[rows][None], logs.reward[rows][None], np.ones((1, len(rows))))
+        scaling = self.units.measure(logs.state[rows][None], logs.outcome[rows][None], np.ones((1, len(rows))))
         penalty = self.units.penalise_critic(
             scaling, self.critic_penalty, actions=logs.actions, intercept=self.penalize_intercept
         )
@@ -182,7 +182,7 @@ class HorizonTask:
         if self.nuisances.shape[1]:
             nuisances = engine.to_device(np.where(inside[..., None], self.nuisances[rows], 0.0))
             features = array_namespace(features).concat([features, nuisances], axis=-1)
-        reward = logs.reward[rows]
+        reward = logs.outcome[rows]
         reward = engine.to_device(np.where(inside & ~np.isnan(reward), reward, 0.0))
         return features, reward[..., None], engine.to_device(gather_rows(self.seen_state, after, after >= 0))
 
@@ -236,7 +236,7 @@ class HorizonTask:
         """The judgement by the fits of one pooling, of values from each participant's median where they are `centred`."""
         logs = self.logs
         engine = self.engine
-        states, rewards = centre_people(logs) if centred else (logs.state, logs.reward)
+        states, rewards = centre_people(logs) if centred else (logs.state, logs.outcome)
         seen = engine.to_device(np.maximum(self.critic_sees, self.policy_sees))
         judgement = self._trust_all(pooling)
         # Row −1, which stands for padding, is one more than there are.
@@ -305,7 +305,7 @@ class HorizonTask:
 
 def centre_people(logs: Trajectories) -> tuple[Floats, Floats]:
     """States and rewards of all rows, each from the participant's median, unless a variable takes few values."""
-    values = np.column_stack([logs.state, logs.reward])
+    values = np.column_stack([logs.state, logs.outcome])
     known = ~np.isnan(values)
     few = has_few_values(np.where(known, values, 0.0).T[None], known.T[None], FEW_VALUED)[0]
     medians = np.zeros((len(logs.participants), values.shape[1]))

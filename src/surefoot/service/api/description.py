@@ -49,7 +49,7 @@ class Description:
         described["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         schemas = described["components"]["schemas"]
         schemas["DecisionRequest"]["properties"]["context"] |= describe_context(self._study)
-        outcome = schemas["Outcome"]["properties"]["proximal_outcome"]
+        outcome = schemas["Outcome"]["properties"]["outcome"]
         outcome["description"] = describe_outcome(self._study)
         examples = make_examples(self._study)
         for path, ways in described["paths"].items():
@@ -114,12 +114,12 @@ def describe_variable(kind: VariableKind, unit: str, name: str) -> dict[str, Any
 
 def describe_outcome(study: Study) -> str:
     """The proximal outcome in words."""
-    reward = study.reward
-    words = f"The study's '{reward.column}'"
-    if reward.unit:
-        words += f", in {reward.unit}"
-    if reward.range is not None:
-        words += ", from {:g} to {:g}".format(*reward.range)
+    outcome = study.outcome
+    words = f"The study's '{outcome.column}'"
+    if outcome.unit:
+        words += f", in {outcome.unit}"
+    if outcome.range is not None:
+        words += ", from {:g} to {:g}".format(*outcome.range)
     return f"{words}; null where it is known to be missing."
 
 
@@ -138,11 +138,11 @@ def make_examples(study: Study) -> Mapping[str, dict[str, Any]]:
     context = {name: make_value(kind) for name, (_, kind) in study.state_kinds.items()}
     names = study.actions.names
     chance = round(1 / len(names), 6)
-    low, high = study.reward.range or (0.0, 1.0)
+    low, high = study.outcome.range or (0.0, 1.0)
     receipt = {"decision_id": DECISION_ID, "status": "recorded", "action_prob_agrees": True}
     receipt |= {"message": None, "field": None}
     decision = {"participant_id": "p-017", "decision_idx": 0, "timestamp": MOMENT, "availability": True, "context": context}
-    outcome = {"decision_id": DECISION_ID, "proximal_outcome": (low + high) / 2, "timestamp": MOMENT, "action_prob": chance}
+    outcome = {"decision_id": DECISION_ID, "outcome": (low + high) / 2, "timestamp": MOMENT, "action_prob": chance}
     reason = {"reason": "rash under the strap"}
     check = {"check": "finite", "passed": True, "message": "every number of the policy is finite"}
     update = {"id": 1, "state": "done", "started_by": "key 6020d9e9bf72", "created_at": MOMENT, "finished_at": MOMENT}

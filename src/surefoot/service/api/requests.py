@@ -75,7 +75,7 @@ KINDS = {
 }
 UNIONS = {
     "context": "{field} is a number, true or false, text of at most 200 characters, or null",
-    "proximal_outcome": "proximal_outcome is a finite number, or null where it is known to be missing",
+    "outcome": "outcome is a finite number, or null where it is known to be missing",
     "action_prob": "action_prob is a number from 0 to 1",
 }
 """Fields that may hold values of several types: the error of one type alone would mislead."""

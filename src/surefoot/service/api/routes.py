@@ -31,7 +31,7 @@ OUTCOME_ERRORS = {
     "implausible": (
         422,
         "the outcome is beyond 1e9, which no measurement is; send null if it is missing",
-        "proximal_outcome",
+        "outcome",
     ),
     "before_decision": (422, "the outcome is dated before its decision point; set the clock", "timestamp"),
     "timestamp_in_future": (422, "the timestamp is too far ahead; set the clock", "timestamp"),

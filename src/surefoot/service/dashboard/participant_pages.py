@@ -87,7 +87,7 @@ def label_outcome(trial: Trial, at: datetime, available: sa.ColumnElement[bool])
     """What became of a decision's outcome, as the column `outcome_state`; nothing where none can come."""
     return sa.case(
         (decisions.c.salt.is_(None), "erased"),
-        (CURRENT.c.proximal_outcome.is_not(None), "known"),
+        (CURRENT.c.outcome.is_not(None), "known"),
         (CURRENT.c.id.is_not(None), "reported missing"),
         (~available, ""),
         (is_closed(trial, at), "never came"),
@@ -111,7 +111,7 @@ def place_in_days(moment: sa.Column[Any], edges: Sequence[datetime]) -> sa.Label
 
 def list_participants(trial: Trial, at: datetime) -> list[dict[str, Any]]:
     """All participants, the longest silent first: last contact and decision point, decisions, outcomes that are missing."""
-    is_missing = (decisions.c.available, decisions.c.salt.is_not(None), CURRENT.c.proximal_outcome.is_(None))
+    is_missing = (decisions.c.available, decisions.c.salt.is_not(None), CURRENT.c.outcome.is_(None))
     columns = (
         sa.func.count().label("decisions"),
         sa.func.count().filter(*is_missing, is_closed(trial, at)).label("missing"),
@@ -143,7 +143,7 @@ def list_participants(trial: Trial, at: datetime) -> list[dict[str, Any]]:
 def names_a_device(trial: Trial) -> bool:
     """Whether the study says which columns a device measures."""
     study = trial.study
-    return study.reward.device is not None or any(variable.device is not None for variable in study.state.values())
+    return study.outcome.device is not None or any(variable.device is not None for variable in study.state.values())
 
 
 def flag_unworn(trial: Trial, since: datetime) -> list[tuple[Any, bool]]:
@@ -183,7 +183,7 @@ def describe_participant(trial: Trial, participant_id: str, at: datetime, *, bli
     Blindly: without action, probability, source and outcome, and without dose limits, which tell of earlier prompts.
     """
     available = REPORTED_AVAILABLE if blind else decisions.c.available
-    columns = (CURRENT.c.proximal_outcome, available.label("was_available"), label_outcome(trial, at, available))
+    columns = (CURRENT.c.outcome, available.label("was_available"), label_outcome(trial, at, available))
     query = sa.select(decisions, *columns).select_from(WITH_OUTCOMES).where(decisions.c.participant_id == participant_id)
     with trial.database.snapshot() as connection:
         registered = connection.scalar(sa.select(participants.c.registered_at).where(participants.c.id == participant_id))
@@ -201,7 +201,7 @@ def describe_participant(trial: Trial, participant_id: str, at: datetime, *, bli
         point |= {"action_name": "", "probability": None, "source": "", "outcome": None}
         if not blind:
             point |= {"action_name": trial.study.actions.names[row["action"]], "probability": row["probability"]}
-            point |= {"source": row["source"], "outcome": row["proximal_outcome"]}
+            point |= {"source": row["source"], "outcome": row["outcome"]}
             point["reasons"] = "; ".join(reasons + json.loads(row["fallback_reasons"]))
             if row["was_available"]:
                 point["state"] = "sent" if row["action"] else "not sent"
@@ -330,7 +330,7 @@ def _count_points(trial: Trial, at: datetime, edges: list[datetime], moment: str
     column = decisions.c[moment]
     due = sa.and_(REPORTED_AVAILABLE, is_closed(trial, at), decisions.c.salt.is_not(None))
     numbers = {"arrived": sa.true(), "available": REPORTED_AVAILABLE, "due": due}
-    numbers["known"] = sa.and_(due, CURRENT.c.proximal_outcome.is_not(None))
+    numbers["known"] = sa.and_(due, CURRENT.c.outcome.is_not(None))
     counted = sa.select(decisions.c.participant_id, place_in_days(column, edges)).select_from(WITH_OUTCOMES)
     counted = counted.add_columns(*(sa.func.count().filter(which).label(name) for name, which in numbers.items()))
     counted = counted.where(column >= edges[0], column < edges[-1]).group_by(decisions.c.participant_id, "day")

@@ -235,8 +235,8 @@ def _update_page(
     return viewer.page(
         "updates",
         update=update,
-        # The rewards of others were erased since.
-        removed=pages.cut_page([row for row in removed if row["reward"] is not None], removed_page, REMOVED_SHOWN),
+        # The outcomes of others were erased since.
+        removed=pages.cut_page([row for row in removed if row["outcome"] is not None], removed_page, REMOVED_SHOWN),
         removed_people=Counter(row["participant_id"] for row in removed).most_common(10),
         names=viewer.trial.study.actions.names,
         listing=pages.cut_page(listed, page, UPDATES_SHOWN),

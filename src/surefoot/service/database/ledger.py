@@ -33,7 +33,7 @@ BEGINNING = bytes(32)
 PENDING = "surefoot_ledger"
 LOCK_LEDGER = "SELECT pg_advisory_xact_lock(7355204)"
 """In PostgreSQL one transaction at a time extends the chain; any number, the same for all."""
-COPIED_VALUES = ("reward", "expected", "value")
+COPIED_VALUES = ("outcome", "expected", "value")
 """Keys of an update's result that repeat, or follow from, what one participant sent: erased with it, and so not hashed. The
 decision and the outcome that they come from are."""
 CHAIN = "surefoot_chain"

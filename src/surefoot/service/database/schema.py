@@ -207,7 +207,7 @@ outcomes = _table(
     _key("id"),
     _column("decision_id", sa.String(32), sa.ForeignKey("decisions.id"), index=True),
     _column("fingerprint", sa.String(64), unique=True, comment="of the content", info={"erased": "erased {id}"}),
-    sa.Column("proximal_outcome", sa.Double, comment="null: known to be missing", info={"erased": None}),
+    sa.Column("outcome", sa.Double, comment="null: known to be missing", info={"erased": None}),
     _column("observed_at", Instant, comment="the client's timestamp"),
     _column("received_at", Instant),
     _column("late", sa.Boolean),

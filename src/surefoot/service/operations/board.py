@@ -281,11 +281,11 @@ def _summarise_actions(
     trial: Trial, connection: sa.Connection, events: list[dict[str, Any]]
 ) -> tuple[list[ActionSummary], int]:
     """Of every action, and how many people have an outcome."""
-    columns = (decisions.c.participant_id, decisions.c.action, decisions.c.probability, CURRENT.c.proximal_outcome)
+    columns = (decisions.c.participant_id, decisions.c.action, decisions.c.probability, CURRENT.c.outcome)
     joined = decisions.outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
     rows = connection.execute(sa.select(*columns).select_from(joined).where(decisions.c.available)).all()
     actions = np.array([row.action for row in rows], dtype=np.int64)
-    values = np.array([np.nan if row.proximal_outcome is None else row.proximal_outcome for row in rows], dtype=np.float64)
+    values = np.array([np.nan if row.outcome is None else row.outcome for row in rows], dtype=np.float64)
     people, position = np.unique([row.participant_id for row in rows], return_inverse=True)
     weights = 1 / np.array([row.probability for row in rows], dtype=np.float64)
     known = ~np.isnan(values)

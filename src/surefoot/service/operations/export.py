@@ -102,7 +102,7 @@ def export_learned(trial: Trial, path: Path, form: str) -> Export:
     return _write(table.schema, [table], path, form, ())
 
 
-OUTCOMES = ("decision_id", "id", "proximal_outcome", "observed_at", "received_at", "late", "echoed_probability")
+OUTCOMES = ("decision_id", "id", "outcome", "observed_at", "received_at", "late", "echoed_probability")
 STAFF_ACTIONS = ("done_by", "done_at", "action", "subject", "detail")
 EXPORTS: dict[str, Callable[[Trial, Path, str], Export]] = {
     "decisions": export_decisions,
@@ -179,7 +179,7 @@ def _list_learned(connection: sa.Connection) -> pa.Table:
     sent = sa.select(outcomes).where(~outcomes.c.late).order_by(outcomes.c.observed_at, outcomes.c.id)
     reports = connection.execute(sent).all()
     rows = np.array([row_of_id[report.decision_id] for report in reports], dtype=np.int64)
-    values = np.array([report.proximal_outcome for report in reports], dtype=np.float64)
+    values = np.array([report.outcome for report in reports], dtype=np.float64)
     received = np.array([to_microseconds(report.received_at) for report in reports], dtype=np.int64)
     spans = LearnedSpans(len(points))
     for update in connection.execute(sa.select(updates).where(updates.c.read_at.is_not(None)).order_by(updates.c.id)):

@@ -206,7 +206,7 @@ def _run_days(trial: Trial) -> Iterator[dict[str, Any]]:
     step = max(timedelta(hours=1), trial.settings.decision_gap)
     points = trial.settings.warm_up_decision_points + 10
     begin = now() - (points + 2) * step
-    limits = trial.study.reward.range
+    limits = trial.study.outcome.range
     for person in PEOPLE:
         register_participant(trial.database, person)
         for index in range(points):
@@ -219,7 +219,7 @@ def _run_days(trial: Trial) -> Iterator[dict[str, Any]]:
 
 
 def _send_outcome(trial: Trial, answer: dict[str, Any], value: float, moment: datetime) -> str:
-    sent = Outcome(decision_id=answer["decision_id"], proximal_outcome=value, timestamp=moment)
+    sent = Outcome(decision_id=answer["decision_id"], outcome=value, timestamp=moment)
     return str(record_outcomes(trial, [sent])[0]["status"])
 
 

@@ -132,7 +132,7 @@ class Outcome(RequestModel):
     """What came after a decision point; null means that it is known to be missing."""
 
     decision_id: DecisionId
-    proximal_outcome: Finite | Whole | None
+    outcome: Finite | Whole | None
     timestamp: Timestamp
     action_prob: Annotated[Finite | Whole | None, Field(ge=0, le=1)] = None
     """The probability of the action taken as the client believes it; compared, never used."""

@@ -29,7 +29,7 @@ from surefoot.service.database.schema import decisions, erasures, outcomes, upda
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.trial import Trial
 from surefoot.study import MonitoringSection
-from surefoot.study.log_reader import transform_reward
+from surefoot.study.log_reader import transform_outcome
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -39,7 +39,7 @@ FALSE_ALARMS = 0.01
 HOURS = 24
 READ = ("id", "participant_id", "received_at", "available", "action", "probabilities", "source", "policy_id", "salt")
 IN_TIME = (
-    sa.select(outcomes.c.decision_id, outcomes.c.proximal_outcome, outcomes.c.received_at)
+    sa.select(outcomes.c.decision_id, outcomes.c.outcome, outcomes.c.received_at)
     .where(~outcomes.c.late)
     .order_by(outcomes.c.observed_at, outcomes.c.id)
 )
@@ -165,9 +165,9 @@ def monitor_trial(trial: Trial, at: datetime) -> MonitoringReport:
     missing = np.isnan(series.outcome)
     due = series.drawn & series.closed
     used = due & ~missing
-    bounds = None if settings.sequence == "asymptotic" else trial.study.reward.limits
+    bounds = None if settings.sequence == "asymptotic" else trial.study.outcome.limits
     limits = (trial.study.probability_limits.minimum, trial.study.probability_limits.maximum)
-    unit = str(trial.study.reward_unit)
+    unit = str(trial.study.outcome_unit)
     harm = series.follow(series.outcome, used, settings.harm_against, bounds=bounds, limits=limits)
     effect = series.follow(series.outcome, used, "effect", bounds=bounds, limits=limits)
     missed = series.follow(missing.astype(float), due & ~series.erased, "effect", bounds=None, limits=limits)
@@ -198,11 +198,11 @@ def _read_series(trial: Trial, at: datetime, wait_hours: float) -> _DecisionSeri
     rows = sorted(rows, key=lambda row: positions["decision", row.id])
     wait = timedelta(hours=wait_hours)
     received = {row.id: row.received_at for row in rows}
-    known = {row.decision_id: row.proximal_outcome for row in sent if row.received_at <= received[row.decision_id] + wait}
+    known = {row.decision_id: row.outcome for row in sent if row.received_at <= received[row.decision_id] + wait}
     raw = np.array([known.get(row.id) for row in rows], dtype=np.float64)
-    reward = trial.study.reward
-    if reward.range is not None:
-        raw[(raw < reward.range[0]) | (raw > reward.range[1])] = np.nan
+    outcome = trial.study.outcome
+    if outcome.range is not None:
+        raw[(raw < outcome.range[0]) | (raw > outcome.range[1])] = np.nan
     # A decision that a clock ahead of time dated into the future is not later than those that follow it.
     moments = list(received.values())
     for position in range(len(moments) - 2, -1, -1):
@@ -219,7 +219,7 @@ def _read_series(trial: Trial, at: datetime, wait_hours: float) -> _DecisionSeri
         action=np.array([row.action for row in rows], dtype=np.int64),
         probabilities=probabilities,
         participant=np.unique([row.participant_id for row in rows], return_inverse=True)[1].astype(np.int64),
-        outcome=transform_reward(raw, reward, Problems()),
+        outcome=transform_outcome(raw, outcome, Problems()),
         erased=np.array([row.salt is None for row in rows], dtype=bool),
         drawn=np.array([row.available for row in rows], dtype=bool) & (nothing > 0) & (nothing < 1),
         days=np.array([trial.settings.find_day(moment).toordinal() for moment in moments], dtype=np.int64),

@@ -358,7 +358,7 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
             rows[mark] = {
                 "decision_id": outcome.decision_id,
                 "fingerprint": mark,
-                "proximal_outcome": None if outcome.proximal_outcome is None else float(outcome.proximal_outcome),
+                "outcome": None if outcome.outcome is None else float(outcome.outcome),
                 "observed_at": outcome.timestamp,
                 "received_at": received,
                 "late": late,
@@ -386,13 +386,13 @@ def _find_refusal(study: Study, outcome: Outcome, decision: Any) -> str | None:
     if decision.salt is None:
         return "erased"
     # Outside a range that the study gives it is kept, and counts as missing.
-    if study.reward.range is None and abs(outcome.proximal_outcome or 0) > LARGEST_PLAUSIBLE:
+    if study.outcome.range is None and abs(outcome.outcome or 0) > LARGEST_PLAUSIBLE:
         return "implausible"
     return "before_decision" if outcome.timestamp < decision.decided_at else None
 
 
 def fingerprint(outcome: Outcome) -> str:
     """The same for an outcome that is sent again."""
-    value = None if outcome.proximal_outcome is None else float(outcome.proximal_outcome)
+    value = None if outcome.outcome is None else float(outcome.outcome)
     fields = [outcome.decision_id, outcome.timestamp.astimezone(UTC).isoformat(), value]
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()

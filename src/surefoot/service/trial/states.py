@@ -29,7 +29,7 @@ from surefoot.service.database.schema import decisions, outcomes
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import IS_WITHDRAWN
 from surefoot.study import Study, StudyLogs, TrialSection
-from surefoot.study.log_reader import finish_logs, join_states, measure_logs, transform_reward
+from surefoot.study.log_reader import finish_logs, join_states, measure_logs, transform_outcome
 
 MINUTE = timedelta(minutes=1)
 _rank = sa.type_coerce(decisions.c.decided_at, sa.BigInteger) - decisions.c.decision_idx
@@ -38,9 +38,7 @@ ORDERED = sa.select(decisions.c.id, (_latest + decisions.c.decision_idx).label("
 """The time of every decision in microseconds since 1970: its own, or a microsecond per index after an earlier decision point
 that has a later time."""
 PAST = (
-    sa.select(
-        decisions.c.decision_idx, decisions.c.decided_at, decisions.c.action, outcomes.c.id, outcomes.c.proximal_outcome
-    )
+    sa.select(decisions.c.decision_idx, decisions.c.decided_at, decisions.c.action, outcomes.c.id, outcomes.c.outcome)
     .select_from(decisions.outerjoin(outcomes, sa.and_(outcomes.c.decision_id == decisions.c.id, ~outcomes.c.late)))
     .where(decisions.c.participant_id == sa.bindparam("participant"), decisions.c.decision_idx < sa.bindparam("before"))
     .order_by(decisions.c.decision_idx, outcomes.c.observed_at, outcomes.c.id)
@@ -52,7 +50,7 @@ _recency = sa.func.row_number().over(
 _recencyed = sa.select(outcomes, _recency.label("rank")).where(~outcomes.c.late).subquery()
 CURRENT = sa.select(_recencyed).where(_recencyed.c.rank == 1).subquery("current_outcomes")
 """For every decision the outcome that counts: the newest that was not late."""
-_counted = (CURRENT.c.proximal_outcome, CURRENT.c.observed_at, CURRENT.c.id.label("outcome_id"))
+_counted = (CURRENT.c.outcome, CURRENT.c.observed_at, CURRENT.c.id.label("outcome_id"))
 _joined = decisions.join(ORDERED, ORDERED.c.id == decisions.c.id).outerjoin(CURRENT, CURRENT.c.decision_id == decisions.c.id)
 DECISIONS = (
     sa.select(decisions, ORDERED.c.ordered_at, *_counted)
@@ -148,9 +146,9 @@ def derive_now(
     time = count_times(study, order_moments(moments, indices).tolist(), indices)
     action = np.array([*(sent for _, sent, _ in past.values()), np.nan])
     raw = np.array([*(outcome for _, _, outcome in past.values()), None], dtype=np.float64)
-    if study.reward.range is not None:
-        raw = np.where((raw < study.reward.range[0]) | (raw > study.reward.range[1]), np.nan, raw)
-    earned = transform_reward(raw, study.reward, Problems(str, lambda row: participant))
+    if study.outcome.range is not None:
+        raw = np.where((raw < study.outcome.range[0]) | (raw > study.outcome.range[1]), np.nan, raw)
+    earned = transform_outcome(raw, study.outcome, Problems(str, lambda row: participant))
     derived = derive_states(study.derived_states, np.zeros(len(time), dtype=np.int64), time, action, earned, study.days)
     return {name: float(values[-1]) for name, values in derived.items()}
 
@@ -214,7 +212,7 @@ def make_columns(study: Study, rows: list[Any]) -> dict[str, pa.Array]:
         str(roles.available): pa.array([row["available"] for row in rows], pa.bool_()),
         str(roles.probability): pa.array([row["probability"] for row in rows], pa.float64()),
         study.actions.column: pa.array(actions, pa.int64() if texts is None else pa.string()),
-        study.reward.column: pa.array([row["proximal_outcome"] for row in rows], pa.float64()),
+        study.outcome.column: pa.array([row["outcome"] for row in rows], pa.float64()),
     }
     contexts = [json.loads(row["context"]) for row in rows]
     for name, (column, kind) in study.state_kinds.items():

@@ -236,7 +236,7 @@ def _propose(trial: Trial, update_id: int, rows: list[Any]) -> Proposal:
 
 
 def _describe_result(trial: Trial, proposal: Proposal, rows: list[Any]) -> dict[str, Any]:
-    """Counts, the rows that the critic removed with the reward it expected, and values that were not plausible."""
+    """Counts, the rows that the critic removed with the outcome it expected, and values that were not plausible."""
     implausible = [
         {**_name_point(rows[cell.row]), "variable": cell.variable, "value": cell.value, "limits": cell.limits}
         for cell in proposal.implausible[:SHOWN]
@@ -245,7 +245,7 @@ def _describe_result(trial: Trial, proposal: Proposal, rows: list[Any]) -> dict[
     fit = proposal.fit
     result |= summarise_part(trial.study, proposal.logs) if fit is None else fit.summary
     # The ends of the range are what single participants sent, and would outlive their erasure.
-    del result["reward_range"]
+    del result["outcome_range"]
     if fit is None:
         return {**result, "removed_rows": []}
     result["removed_rows"] = _list_removed(fit, proposal.logs, rows)
@@ -272,9 +272,9 @@ def _list_removed(fit: PartFit, logs: StudyLogs, rows: list[Any]) -> list[dict[s
         row = rows[int(logs.row[position])]
         threshold = float(thresholds.get(row["participant_id"], thresholds.get("everyone")) or np.inf)
         limit = float(np.sqrt(threshold)) if np.isfinite(threshold) else None
-        reward = float(logs.logs.reward[position])
+        outcome = float(logs.logs.outcome[position])
         point = {"decision_id": row["id"], **_name_point(row), "action": row["action"]}
-        removed.append({**point, "reward": reward, "expected": reward - float(residuals[position]), "limit": limit})
+        removed.append({**point, "outcome": outcome, "expected": outcome - float(residuals[position]), "limit": limit})
     return removed
 
 
