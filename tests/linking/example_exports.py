@@ -177,7 +177,7 @@ EXAMPLES = {
         {"b.csv": REDCAP},
         {"ema": 1, "visit": 1},
         {
-            "rows of instrument 'baseline', which has no column of dates": 2,
+            "rows of instrument 'baseline', which has no column of times or dates": 2,
             "rows without a time": 1,
             "rows without an answer of any instrument": 1,
         },

@@ -109,7 +109,7 @@ def test_large_tables_are_read_in_batches(name, tmp_path, monkeypatch):
         (b"PK\x03\x04broken", "is a damaged zip archive"),
         (b"[{]", "no profile fits"),
         (b"<html></html>", "no profile fits"),
-        (QUALTRICS.splitlines()[0].encode(), r"no row can be used \(it has none\); export it again"),
+        (QUALTRICS.splitlines()[0].encode(), r"no row can be used \(it has none\); export it with participants and times"),
         (FITABASE_NARROW.encode()[:-6], r"line 5: 2 fields where the header has 3; the file ends in the middle of this row"),
         (
             FITABASE_NARROW.replace("1:02", "25:02").encode(),

@@ -91,7 +91,7 @@ def read_export(path: str | Path, profile: str | None = None) -> Export:
         )
     if export.rows_out == 0:
         counts = ", ".join(f"{count:,} {name}" for name, count in left_out.items()) or "it has none"
-        raise InputError(f"{path}: no row can be used ({counts}); export it again")
+        raise InputError(f"{path}: no row can be used ({counts}); export it with participants and times")
     return export
 
 

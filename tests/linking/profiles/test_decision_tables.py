@@ -1,7 +1,7 @@
 from datetime import UTC, datetime
 
 from surefoot.linking.exports import find_profile, read_export
-from tests.linking.example_exports import EXAMPLES, JUSTIN
+from tests.linking.example_exports import EXAMPLES, JUSTIN, ORALYTICS
 
 
 def test_decisions_of_oralytics(tmp_path):
@@ -11,6 +11,12 @@ def test_decisions_of_oralytics(tmp_path):
     assert decisions["time"].to_pylist()[1] == datetime(2026, 3, 1, 20)
     assert decisions["zone"].to_pylist() == [None, None]
     assert decisions["quality"].to_pylist() == [120.5, None]
+
+
+def test_the_number_of_a_row_gets_a_name(tmp_path):
+    text = ORALYTICS.replace("user_id", ",user_id").replace("robas+1", "0,robas+1")
+    (tmp_path / "a.csv").write_text(text)
+    assert read_export(tmp_path / "a.csv").streams["decisions"]["unnamed"].to_pylist() == [0, 0]
 
 
 def test_objects_of_justin_become_columns(tmp_path):

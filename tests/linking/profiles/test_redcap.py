@@ -1,5 +1,8 @@
 from datetime import datetime
 
+import pytest
+
+import surefoot as sf
 from surefoot.linking.exports import read_export
 from tests.linking.example_exports import REDCAP
 
@@ -42,3 +45,10 @@ def test_a_project_without_events_and_repeats(tmp_path):
     export = read(tmp_path, "record_id,when,mood,daily_complete\n7,2026-03-01 08:00,4,2\n8,2026-03-01 09:30,,1\n")
     assert export.streams["daily"]["mood"].to_pylist() == [4, None]
     assert export.streams["daily"]["time"].to_pylist()[1] == datetime(2026, 3, 1, 9, 30)
+
+
+def test_a_date_of_birth_is_no_time(tmp_path):
+    text = "id,redcap_survey_identifier,dob,birth_date,seen,intake_complete\n7,,1999-01-01,1999-01-01,2026-03-01,2\n"
+    assert read(tmp_path, text).streams["intake"]["time"].to_pylist() == [datetime(2026, 3, 1)]
+    with pytest.raises(sf.InputError, match="1 rows of instrument 'intake', which has no column of times or dates"):
+        read(tmp_path, text.replace("2026-03-01", ""))

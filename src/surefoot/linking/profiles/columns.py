@@ -57,6 +57,11 @@ def type_cells(cells: pa.Array, settings: FileSettings = PLAIN) -> pa.Array:
     return cells.cast(pa.string())
 
 
+def is_filled(cells: pa.Array) -> bool:
+    """Whether a cell holds something."""
+    return settle_missing(whole_array(cells), MISSING).null_count < len(cells)
+
+
 def join_types(kinds: Iterable[pa.DataType]) -> pa.DataType:
     """The type of a column of several files: whole numbers and decimals are decimals, other mixtures are text."""
     distinct = {kind for kind in kinds if not pa.types.is_null(kind)}

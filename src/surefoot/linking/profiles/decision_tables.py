@@ -18,7 +18,7 @@ REQUEST_TIMES = ("request_timestamp", "timestamp", "created_at")
 class Oralytics(Profile):
     """Tables in the form of the Oralytics trial: `user_id`, `user_decision_t`, `decision_time`, `action`, `prob`, `state_…`.
 
-    `decision_time` is a local time, whose zone the table does not name; `prob` is the probability of action 1.
+    `decision_time` is a local time, whose zone the table does not name.
 
     Source: naming_convention.md of github.com/StatisticalReinforcementLearningLab/oralytics_pilot_data.
     """
@@ -44,8 +44,7 @@ class JustIn(Profile):
     """The tables `actions` and `study_data` that JustIn's `flask export-csv` writes.
 
     `user_id` or `group_id` names the participant; the time is that of the request (`request_timestamp`, else `timestamp`).
-    Objects in `context`, `raw_context` and `outcome` become columns such as `context.temperature`. In recent versions
-    `action_prob` is the probability of action 1, whatever was chosen.
+    Objects in `context`, `raw_context` and `outcome` become columns such as `context.temperature`.
 
     Source: README and app/models.py of github.com/StatisticalReinforcementLearningLab/JustIn_RL_API.
     """

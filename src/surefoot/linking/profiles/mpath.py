@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from surefoot.data.log_columns import MISSING, FileSettings, Place, settle_missing, whole_array
 from surefoot.errors import InputError
-from surefoot.linking.profiles.columns import LOCAL, parse_epoch
+from surefoot.linking.profiles.columns import LOCAL, is_filled, parse_epoch
 from surefoot.linking.profiles.files import ExportFile, TableForm, read_tables
 from surefoot.linking.profiles.profile import Profile, Streams, register_profile
 
@@ -63,7 +63,9 @@ def _add_answers(table: pa.Table, name_row: Place, streams: Streams) -> None:
     for questions in lists.filter(answered).unique().to_pylist():
         chosen = pc.and_(answered, pc.equal(lists, questions))
         rows = table.filter(chosen)
-        values = {column: rows[column] for column in rows.column_names if column not in ("connectionId", name)}
+        # The columns of other questionnaires are empty.
+        names = [column for column in rows.column_names if column not in ("connectionId", name)]
+        values = {column: rows[column] for column in names if is_filled(rows[column])}
         settings = FileSettings(decimal=FORM.decimal)
         streams.add(questions, rows["connectionId"], times.filter(chosen), values, settings=settings)
 

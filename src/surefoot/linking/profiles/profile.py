@@ -95,7 +95,7 @@ class Streams:
         if time.type.tz is None:
             columns["zone"] = pa.array([zone] * rows, pa.string())
         for name, texts in values.items():
-            columns[f"export_{name}" if name in RESERVED else name] = type_cells(texts, settings)
+            columns[f"export_{name}" if name in RESERVED else name or "unnamed"] = type_cells(texts, settings)
         unnamed = ids.null_count
         untimed = pc.sum(pc.and_(ids.is_valid(), time.is_null())).as_py() or 0
         self.leave_out(NO_PARTICIPANT, unnamed)

@@ -18,6 +18,8 @@ STRUCTURE = (
     *("redcap_data_access_group", "redcap_survey_identifier"),
 )
 NOT_COMPLETED = "[not completed]"
+BIRTH = r"(?i)(^|_)(dob|birth\w*|born)(_|$)"
+"""Dates that are no time of an answer."""
 
 
 @register_profile
@@ -27,7 +29,7 @@ class Redcap(Profile):
     The first column names the record. `X_complete` is the last column of instrument X, so the columns before it, back to
     the previous `…_complete`, are those of X. In a row with `redcap_repeat_instrument` only that instrument has values.
     The time is `X_timestamp`, when the survey was completed, or else the first column of the instrument that holds dates
-    with times, or dates. It is that of the server, whose zone the export does not name.
+    with times, or dates, other than dates of birth. It is that of the server, whose zone the export does not name.
 
     Sources: the help text of REDCap's API method "Export Records" (exportSurveyFields, `instrument_timestamp`,
     `redcap_repeat_instrument`), and the packages REDCapR and REDCapTidieR, which take such tables apart.
@@ -38,7 +40,7 @@ class Redcap(Profile):
 
     def recognize(self, file: ExportFile) -> str | None:
         header = file.head.header
-        structure = [name for name in STRUCTURE[:3] if name in header]
+        structure = [name for name in STRUCTURE if name in header]
         complete = [name for name in header if name.endswith("_complete")]
         if not complete or not (structure or header[0] == "record_id"):
             return None
@@ -68,7 +70,7 @@ def _add_instrument(
 ) -> None:
     time = _choose_time(cells, instrument, fields)
     if time is None:
-        streams.leave_out(f"rows of instrument '{instrument}', which has no column of dates", len(rows))
+        streams.leave_out(f"rows of instrument '{instrument}', which has no column of times or dates", len(rows))
         return
     streams.note(f"the time of '{instrument}' is {time}, in the zone of the server")
     record = next(iter(cells))
@@ -113,7 +115,7 @@ def _choose_time(cells: dict[str, pa.Array], instrument: str, fields: Sequence[s
     if named in cells and cells[named].null_count < len(cells[named]):
         return named
     for pattern in (DATE_AND_TIME, DAY):
-        for name in fields:
+        for name in (name for name in fields if not re.search(BIRTH, name)):
             texts = cells[name].drop_null()
             if len(texts) and pc.all(pc.match_substring_regex(texts, pattern)).as_py():
                 return name
