@@ -59,7 +59,7 @@ def type_cells(cells: pa.Array, settings: FileSettings = PLAIN) -> pa.Array:
 
 def is_filled(cells: pa.Array) -> bool:
     """Whether a cell holds something."""
-    return settle_missing(whole_array(cells), MISSING).null_count < len(cells)
+    return bool(settle_missing(whole_array(cells), MISSING).null_count < len(cells))
 
 
 def join_types(kinds: Iterable[pa.DataType]) -> pa.DataType:
