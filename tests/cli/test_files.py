@@ -19,6 +19,7 @@ from surefoot.study.draft import draft_study
 from tests.cli.test_analyse import STUDY
 from tests.cli.typed import run
 from tests.datasets.test_heartsteps_v1 import FILE, FUNNEL, needs_file
+from tests.linking.example_exports import EXAMPLES
 from tests.studies import many, write_strangers_trial
 
 
@@ -71,6 +72,28 @@ def test_a_stranger_learns_in_two_commands_whether_the_prompts_helped(tmp_path, 
     pyarrow.csv.write_csv(pa.table({"who": ["a"], "mood": [1]}), tmp_path / "few.csv")
     message = "no column looks like the participant or the time or the action or the outcome; say which with"
     assert f"{message} --participant NAME --time NAME --action NAME --outcome NAME" in refuse("init", "few.csv", "--force")
+
+
+@pytest.mark.parametrize("name", ["qualtrics", "redcap", "fitbit", "apple-health", "beiwe"])
+def test_init_names_the_platform_and_the_way_to_link_measurements(name, tmp_path):
+    path = EXAMPLES[name].write(tmp_path / "export")
+    message = refuse("init", path, "--out", tmp_path / "study.toml")
+    assert message.endswith(f"link it to your decision points: surefoot link DECISIONS --stream {path}")
+    assert not (tmp_path / "study.toml").exists()
+
+
+def test_init_reads_the_decision_table_of_a_platform(tmp_path):
+    rng = np.random.default_rng(3)
+    rows = ["user_id,user_decision_t,decision_time,action,prob,quality,state_tod"]
+    for number in range(200):
+        user, step = divmod(number, 50)
+        time = f"2026-03-{1 + step // 2:02d} {8 + 12 * (step % 2):02d}:00:00"
+        rows.append(f"robas+{user},{step},{time},{rng.integers(2)},0.5,{rng.integers(180)},{step % 2}")
+    (tmp_path / "decisions.csv").write_text("\n".join(rows) + "\n")
+    said = run("init", tmp_path / "decisions.csv", "--outcome", "quality", "--out", tmp_path / "study.toml")
+    assert said.startswith(f"{tmp_path / 'decisions.csv'} fits an Oralytics-style decision table: the columns user_id, ")
+    study = sf.Study.load(tmp_path / "study.toml")
+    assert (study.columns.participant, study.columns.time, study.columns.probability) == ("user_id", "decision_time", "prob")
 
 
 def test_init_asks_for_words_at_a_terminal_only(simulated, tmp_path, monkeypatch):

@@ -166,6 +166,15 @@ def test_further_rows_of_a_header_are_not_read(above, plain, tmp_path):
         study.read(write(path, rows, above=above))
 
 
+def test_questions_are_no_level_where_somebody_deleted_the_import_ids(plain, tmp_path):
+    header = ["StartDate", "ResponseId", *HEADER]
+    rows = [["2026-03-01 08:00:00", f"R_{number}", *row] for number, row in enumerate(ROWS)]
+    labels = ",".join(["Start Date", "Response ID", *(f"Your {name}?" for name in HEADER)])
+    _, study, logs = read(write(tmp_path / "logs.csv", rows, header, above=(labels,)))
+    assert study.file.header_rows == 2
+    assert_same(logs, plain)
+
+
 def test_a_workbook_of_qualtrics(plain, tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="Excel is optional: pip install 'surefoot[excel]' to run this")
     book = openpyxl.Workbook()

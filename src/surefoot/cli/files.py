@@ -36,8 +36,10 @@ def init(
 ) -> None:
     """Look at the logs and write a first study.toml with comments.
 
-    At a terminal, it asks for the words that pages use for what is sent and for the outcome.
+    At a terminal, it asks for the words that pages use for what is sent and for the outcome. If the file is the export of a
+    platform that Surefoot knows, it says which and why.
     """
+    from surefoot.linking.exports import find_profile
     from surefoot.study.draft import draft_study
 
     if out.is_file() and not force:
@@ -45,7 +47,16 @@ def init(
     check_output(out)
     roles = {"participant": participant, "time": time, "action": action, "outcome": outcome}
     ask = _ask if sys.stdin.isatty() else None
-    draft = draft_study(logs, ask=ask, **roles, available=available, probability=probability)
+    match = find_profile(logs) if logs.exists() else None
+    if match is not None:
+        typer.echo(f"{logs} fits {match}.")
+    try:
+        draft = draft_study(logs, ask=ask, **roles, available=available, probability=probability)
+    except InputError as error:
+        if match is None or match.holds_decisions:
+            raise
+        remedy = "If it holds measurements, link it to your decision points: surefoot link"
+        raise InputError(f"{error}\n{remedy} DECISIONS --stream {logs}", row=error.row, column=error.column) from error
     for message in draft.warnings:
         application.print_warning(message)
     write_texts({out: draft.text})

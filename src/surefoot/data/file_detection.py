@@ -110,9 +110,9 @@ def count_header_rows(records: Sequence[Sequence[str]]) -> int:
     >>> count_header_rows([["id", "steps", "mood"], ["", "per hour", "0-10 points"], *[["ann", "12", "4"]] * 5])
     2
     """
-    for number, fields in enumerate(records[1 : file_formats.MOST_HEADER_ROWS], 2):
-        if file_formats.is_import_row(fields):
-            return number
+    rows = count_qualtrics_rows(records)
+    if rows > 1:
+        return rows
     below = records[file_formats.MOST_HEADER_ROWS :]
     numeric = []
     for column in range(len(records[0])):
@@ -126,6 +126,23 @@ def count_header_rows(records: Sequence[Sequence[str]]) -> int:
             break
         rows += 1
     return rows
+
+
+def count_qualtrics_rows(records: Sequence[Sequence[str]]) -> int:
+    """The number of rows that name the columns of a file of Qualtrics: up to that of the ImportIds, or of the questions if
+    somebody deleted that.
+
+    >>> count_qualtrics_rows([["StartDate", "ResponseId"], ["Start Date", "Response ID"], ["2026-03-01 08:00:00", "R_1"]])
+    2
+    """
+    for number, fields in enumerate(records[1 : file_formats.MOST_HEADER_ROWS], 2):
+        if file_formats.is_import_row(fields):
+            return number
+    header = list(records[0])
+    if "StartDate" not in header or "ResponseId" not in header or len(records) == 1:
+        return 1
+    label = "".join(records[1][header.index("StartDate") :][:1])
+    return 2 if label and not re.search(r"\d", label) else 1
 
 
 def _list_words(cells: Sequence[str]) -> list[str]:

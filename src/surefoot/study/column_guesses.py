@@ -153,7 +153,7 @@ class ColumnGuesses:
             self.warnings.append(f"column '{measured[0]}' is taken for the outcome because of its name; check it")
         missing = [role for role in ("participant", "time", "action", "outcome") if role not in self.roles]
         if missing:
-            advice = self._suggest_time() if "time" in missing else ""
+            advice = self._suggest_time() if "time" in missing and "participant" not in missing else ""
             options = " ".join(f"--{role} NAME" for role in missing)
             problem = f"no column looks like the {' or the '.join(missing)}"
             raise InputError(f"{problem}; say which with {options}{advice} (the table has {names})")

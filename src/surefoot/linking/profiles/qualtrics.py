@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+from surefoot.data.file_detection import count_qualtrics_rows
 from surefoot.linking.profiles.columns import parse_times
 from surefoot.linking.profiles.files import ExportFile, TableForm, read_tables
 from surefoot.linking.profiles.profile import Profile, Streams, register_profile
@@ -31,12 +32,12 @@ class Qualtrics(Profile):
     def recognize(self, file: ExportFile) -> str | None:
         if not set(file.head.header) >= COLUMNS:
             return None
-        rows = count_header_rows(file)
+        rows = count_qualtrics_rows(file.head.records)
         extra = {1: "", 2: ", and row 2 holds the questions", 3: ", rows 2 and 3 hold the questions and ImportIds"}[rows]
         return f"the columns StartDate, EndDate and ResponseId are those of Qualtrics{extra}"
 
     def read(self, file: ExportFile, streams: Streams) -> None:
-        rows = count_header_rows(file)
+        rows = count_qualtrics_rows(file.head.records)
         zone = _find_zone(file.head.records[2]) if rows == 3 else None
         form = TableForm(file.head.separator, header_rows=rows)
         participant = ""
@@ -48,16 +49,6 @@ class Qualtrics(Profile):
             time = parse_times("EndDate", table["EndDate"], name_row)
             values = {name: table[name] for name in table.column_names if name not in ("EndDate", participant)}
             streams.add("survey", table[participant], time, values, zone)
-
-
-def count_header_rows(file: ExportFile) -> int:
-    """1 to 3: rows before the first response, whose StartDate is a date."""
-    position = file.head.header.index("StartDate")
-    below = [row[position] if position < len(row) else "" for row in file.head.records[1:3]]
-    for number, cell in reversed(list(enumerate(below, 2))):
-        if cell.startswith('{"ImportId"') or (number == 2 and cell and not re.search(r"\d", cell)):
-            return number
-    return 1
 
 
 def _find_zone(imports: list[str]) -> str | None:
