@@ -1,10 +1,9 @@
 """Rehearsals: a whole trial, simulated from pilot data, before the first participant."""
 
-from surefoot.rehearsal.environments import NO_EFFECT, PILOT_EFFECT, Burden, Environment
 from surefoot.rehearsal.model_checks import PilotChecks, check_pilot_model
 from surefoot.rehearsal.pilot_effects import PilotEffects
 from surefoot.rehearsal.pilot_model import PilotModel, fit_pilot, from_study
-from surefoot.rehearsal.plan import Candidate, RehearsalPlan, TrialDesign
+from surefoot.rehearsal.plan import NO_EFFECT, PILOT_EFFECT, Burden, Candidate, Environment, RehearsalPlan, TrialDesign
 from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation
 from surefoot.rehearsal.rehearsal import rehearse
 from surefoot.rehearsal.report import Rehearsal

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from surefoot.data.frames import make_frame
 from surefoot.errors import InputError
-from surefoot.rehearsal.environments import PILOT_EFFECT, Environment
 from surefoot.rehearsal.pilot_model import PilotModel
+from surefoot.rehearsal.plan import PILOT_EFFECT, Environment
 from surefoot.reports.numbers import format_number
 
 Floats = NDArray[np.float64]

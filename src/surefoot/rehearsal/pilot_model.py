@@ -20,8 +20,8 @@ from surefoot.errors import FitWarning, InputError
 from surefoot.numerics.arrays import Array, Engine
 from surefoot.numerics.random_streams import streams
 from surefoot.rehearsal import pilot_effects
-from surefoot.rehearsal.environments import NO_EFFECT, Environment
 from surefoot.rehearsal.pilot_data import NO_PILOT, PilotArrays, add_doses
+from surefoot.rehearsal.plan import NO_EFFECT, Environment
 from surefoot.reports.numbers import OutcomeUnit
 from surefoot.simulators.simulator import Seed, Simulator
 from surefoot.study import Study, StudyLogs

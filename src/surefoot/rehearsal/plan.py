@@ -1,4 +1,5 @@
-"""What is rehearsed: the design of the trial, its candidates, and `rehearsal.toml`, in which everything has a default."""
+"""What is rehearsed: the design of the trial, its candidates, the effects of sending, and `rehearsal.toml`, in which
+everything has a default."""
 
 from __future__ import annotations
 
@@ -6,26 +7,20 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from surefoot.errors import InputError
-from surefoot.rehearsal.environments import (
-    NO_EFFECT,
-    PILOT_EFFECT,
-    Burden,
-    Environment,
-    Name,
-    NotNegative,
-    Positive,
-    Share,
-)
 from surefoot.study import Study
 from surefoot.study.model import MethodChoice
 from surefoot.study.toml_file import Finite, Probability, Section, parse_toml, read_text
 
 Count = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(min_length=1)]
+Positive = Annotated[Finite, Field(gt=0)]
+NotNegative = Annotated[Finite, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 COIN = "coin"
 NEVER = "never"
@@ -37,6 +32,9 @@ LAST_HOUR = 20
 """Decision points of a day lie evenly between these hours."""
 UPDATE_HOUR = 27
 """An update runs at three the next morning."""
+PILOT = "the pilot's effect"
+CARRY_OVERS = {"estimate": "", "none": ", nothing later", "low": ", least later", "high": ", most later"}
+"""How the pilot's carry-over is taken → what the environment's name says about it."""
 
 
 class TrialDesign(Section):
@@ -151,6 +149,75 @@ class SafetyRule(Section):
     """Of the primary analysis' test."""
 
 
+class Burden(Section):
+    """Prompts that cost later: the burden of a participant grows with every prompt, b′ = recovery · b + sent.
+
+    A burden of 1 lowers the response to a prompt by the share `response`, and the outcome itself, with or without a prompt,
+    by `baseline` standard deviations.
+    """
+
+    response: Finite = 0.3
+    """Share of the response that a burden of 1 takes."""
+    baseline: Finite = 0.0
+    """Standard deviations that a burden of 1 takes."""
+    recovery: Share = 0.8
+    """Share of the burden that is left at the next decision point."""
+
+
+class Environment(Section):
+    """`[[environment]]`: the effects of sending on the outcome.
+
+    Examples
+    --------
+    >>> Environment(effect=0.3, half_life=7).title
+    'effect 0.3, fading'
+    """
+
+    name: Name | None = None
+    """In tables; by default made from the effects."""
+    effect: Finite | None = None
+    """Change of the mean outcome by a prompt, in its standard deviations at available decision points."""
+    pilot: bool = False
+    """The pilot's effects, now and later, with their uncertainty, instead of `effect`."""
+    carry_over: Literal["estimate", "none", "low", "high"] = "estimate"
+    """The pilot's effect of earlier prompts: as estimated, none, or either end of its interval."""
+    people_differ: NotNegative = 0.0
+    """Standard deviation of everybody's factor of the effect, which is 1 on average."""
+    half_life: Positive | None = None
+    """Days after which half of the effect is left."""
+    burden: Burden | None = None
+    """Costs of earlier prompts."""
+
+    @model_validator(mode="after")
+    def _has_one_size(self) -> Environment:
+        if self.pilot == (self.effect is not None):
+            raise ValueError("an environment has either effect = 0.2 (standard deviations) or pilot = true")
+        return self
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        if self.name is not None:
+            return self.name
+        if self.is_null:
+            return "no effect"
+        size = PILOT + CARRY_OVERS[self.carry_over] if self.pilot else f"effect {self.effect:g}"
+        changes = {"people differ": self.people_differ, "fading": self.half_life, "burden": self.burden}
+        return ", ".join([size, *(name for name, value in changes.items() if value)])
+
+    @property
+    def is_null(self) -> bool:
+        """Whether sending does nothing."""
+        return self.effect == 0 and self.burden is None
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether its effects have the pilot's uncertainty."""
+        return self.pilot and self.carry_over == "estimate"
+
+
+NO_EFFECT = Environment(effect=0.0)
+PILOT_EFFECT = Environment(pilot=True)
 ASSUMED_ENVIRONMENTS = (
     Environment(effect=0.2),
     Environment(name="effect 0.2, costs later", effect=0.2, burden=Burden(response=0.3, baseline=0.02)),

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
 from surefoot.inference.intervals import Interval, t_interval, t_quantile, wilson_interval
-from surefoot.rehearsal.environments import Environment
-from surefoot.rehearsal.plan import COIN, NEVER, REFERENCES, Candidate, SafetyRule
+from surefoot.rehearsal.plan import COIN, NEVER, REFERENCES, Candidate, Environment, SafetyRule
 from surefoot.reports.numbers import format_estimate, format_number, format_percent
 from surefoot.reports.summaries import to_plain
 

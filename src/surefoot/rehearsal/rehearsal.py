@@ -22,11 +22,10 @@ from surefoot.experiments.engine import UnitProgress, run_units
 from surefoot.fitting.parts import hash_arrays
 from surefoot.log_checks import Check, check_logs
 from surefoot.numerics.parallel import count_cores
-from surefoot.rehearsal.environments import Environment
 from surefoot.rehearsal.model_checks import check_pilot_model
 from surefoot.rehearsal.pilot_effects import RESAMPLES
 from surefoot.rehearsal.pilot_model import PilotModel, fit_pilot, from_study
-from surefoot.rehearsal.plan import RehearsalPlan
+from surefoot.rehearsal.plan import Environment, RehearsalPlan
 from surefoot.rehearsal.recommendation import CandidateAnswers, Uncertainty, recommend, recommend_overall
 from surefoot.rehearsal.report import Rehearsal
 from surefoot.rehearsal.trial_blocks import Block, Stage, run_block

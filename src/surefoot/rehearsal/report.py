@@ -13,10 +13,9 @@ from surefoot.atomic_files import json_text, write_texts
 from surefoot.data.frames import make_frame
 from surefoot.inference.intervals import Interval
 from surefoot.log_checks import Check, list_warnings
-from surefoot.rehearsal.environments import Environment
 from surefoot.rehearsal.model_checks import PilotChecks
 from surefoot.rehearsal.pilot_effects import PilotEffects
-from surefoot.rehearsal.plan import NEVER, RehearsalPlan, TrialDesign
+from surefoot.rehearsal.plan import NEVER, Environment, RehearsalPlan, TrialDesign
 from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation
 from surefoot.reports.figures import (
     BLUE,
