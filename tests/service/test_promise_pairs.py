@@ -1,6 +1,7 @@
 """Every promise holds together with every other one: each pair once, with replay and ledger at the end."""
 
 import csv
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from surefoot.service.database import databases
 from surefoot.service.operations import backup
 from surefoot.service.operations.export import EXPORTS, export_decisions
 from surefoot.service.operations.verification import make_seal, replay, verify
-from surefoot.service.trial.api_models import DecisionRequest
-from surefoot.service.trial.decisions import decide
+from surefoot.service.trial import participants as participant_module
+from surefoot.service.trial.api_models import ApiError, DecisionRequest, Outcome
+from surefoot.service.trial.decisions import decide, record_outcomes
 from surefoot.service.trial.participants import Erasure, erase_expired, register_participant, set_pause, withdraw
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import updates as update_module
@@ -239,6 +241,29 @@ def test_erase_and_an_update_under_way(trial, monkeypatch):
     assert set(trial.policies.get(live).policies.participants) == {"p1"}
     assert {row["participant_id"] for row in status["result"]["removed_rows"]} <= {"p1"}
     assert account(trial.database) == 40
+
+
+def test_erase_and_what_comes_at_the_same_moment(trial, monkeypatch):
+    """A decision or an outcome that is sent while an erasure is under way is refused, not recorded beside it."""
+    decision = fill(trial, people=1, points=3)[0].decision_id
+    outcome = Outcome(decision_id=decision, outcome=SENTINEL, timestamp=moment(2))
+    blank_copies = participant_module._blank_copies
+    late = ThreadPoolExecutor(2)
+    calls = []
+
+    def blank_late(connection):
+        calls.append(late.submit(send_sentinel, trial))
+        calls.append(late.submit(record_outcomes, trial, [outcome]))
+        wait(calls, timeout=0.5)
+        blank_copies(connection)
+
+    monkeypatch.setattr(participant_module, "_blank_copies", blank_late)
+    erase(trial)
+    with pytest.raises(ApiError, match="has withdrawn"):
+        calls[0].result(10)
+    assert calls[1].result(10)[0]["status"] == "withdrawn"
+    late.shutdown()
+    assert account(trial.database) == 3
 
 
 def test_withdraw_and_update(trial, monkeypatch):

@@ -15,7 +15,7 @@ from surefoot.service.database import databases, ledger, schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import EVIDENCE
 from surefoot.service.messages import Channel, add_message, deliver_messages
-from surefoot.service.operations.verification import Seal, make_seal, verify
+from surefoot.service.operations.verification import Seal, make_seal, replay, verify
 from surefoot.service.trial.alerts import close_alert, raise_alert
 from surefoot.service.trial.participants import set_pause
 from surefoot.service.trial.trial import open_trial
@@ -348,6 +348,35 @@ def test_a_changed_schema_is_found_and_named(copy, statement, named):
     connection.close()
     messages = found(copy)
     assert any(named in message for message in messages), messages
+
+
+@pytest.mark.parametrize(("table", "check"), [("studies", "record of study"), ("secrets", "uniform number")])
+def test_replay_names_what_is_gone_and_goes_on(copy, table, check):
+    run(copy, f"DELETE FROM {table}")
+    differences = replay(copy).differences
+    assert len(differences) == 49 and all(difference.check.startswith(check) for difference in differences)
+    assert any("is no longer there" in message for message in found(copy))
+
+
+UNREADABLE = {
+    "alerts": ("raised_at", "alert 1"),
+    "ledger": ("entries", "ledger block 1: was changed"),
+    "secrets": ("value", "secret draws: was changed"),
+    "studies": ("text", "study "),
+    "updates": ("result", "update ended 1: was changed since it was recorded, and cannot be read"),
+    "decisions": ("context", "decision "),
+    "outcomes": ("salt", "outcome 1"),
+}
+
+
+@pytest.mark.parametrize("table", UNREADABLE)
+def test_what_cannot_be_read_is_named(copy, table):
+    """SQLite takes anything in any column."""
+    column, named = UNREADABLE[table]
+    run(copy, f"UPDATE {table} SET {column} = 'null'")
+    replay(copy)
+    messages = found(copy)
+    assert any(message.startswith(named) for message in messages), messages
 
 
 def test_erased_content_that_was_put_back_is_found(tmp_path):

@@ -4,6 +4,7 @@ import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import alerts, outcomes
+from surefoot.service.operations.verification import verify
 from surefoot.service.trial.states import CURRENT
 from tests.service.support.client import LATER, WHEN
 
@@ -31,6 +32,15 @@ def test_the_newest_counts_and_corrections_leave_a_trace(client):
     assert (current(client.trial), count(client.trial)) == ([7.5], 3)
     client.outcome(decision, None, "2026-03-01T14:00:00+01:00")
     assert (current(client.trial), count(client.trial)) == ([None], 4)
+
+
+def test_minus_zero_is_zero(client):
+    """SQLite returns 0.0 for -0.0: replay would accuse an honest trial."""
+    client.register("p1")
+    decision = client.decide().json()["decision_id"]
+    assert client.outcome(decision, -0.0, action_prob=-0.0).json()["results"][0]["status"] == "recorded"
+    assert client.outcome(decision, 0, action_prob=-0.0).json()["results"][0]["status"] == "repeated"
+    assert verify(client.trial.database).discrepancies == []
 
 
 def test_an_outcome_after_the_window_is_kept_as_late_and_does_not_count(client):

@@ -114,7 +114,12 @@ class Instant(sa.TypeDecorator[datetime]):
         return None if value is None else to_microseconds(value)
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
-        return None if value is None else EPOCH + timedelta(microseconds=value)
+        if value is None:
+            return None
+        try:
+            return EPOCH + timedelta(microseconds=value)
+        except (TypeError, OverflowError):
+            return EPOCH  # somebody wrote something else there by hand: replay names the row
 
 
 class Job(NamedTuple):

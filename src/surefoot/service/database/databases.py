@@ -242,6 +242,12 @@ def lift_time_limit(connection: sa.Connection) -> None:
         postgresql.lift_limits(connection)
 
 
+def lock_ledger(connection: sa.Connection) -> None:
+    """Keep others from adding to the ledger until the end of the transaction."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(LOCK_LEDGER)
+
+
 def lock_content(connection: sa.Connection) -> None:
     """Let erasures, withdrawals and the ends of updates take turns until their commits."""
     _lock(connection, 7355205)

@@ -180,11 +180,21 @@ def read_positions(connection: sa.Connection, *kinds: str) -> dict[tuple[str, An
     positions: dict[tuple[str, Any], float] = defaultdict(lambda: inf)
     ordered = sa.select(ledger.c.entries).order_by(ledger.c.position)
     with connection.execute(ordered, execution_options={"yield_per": CHUNK}) as blocks:
-        entries = (entry for text in blocks.scalars() for entry in json.loads(text))
+        entries = (entry for text in blocks.scalars() for entry in parse_entries(text))
         for position, (kind, key, *_) in enumerate(entries):
             if kind in kinds:
                 positions[kind, key[0]] = position
     return positions
+
+
+def parse_entries(text: Any) -> list[list[Any]]:
+    """The entries of a block; none where somebody wrote something else there, which the block's hash shows."""
+    try:
+        entries = json.loads(text)
+    except (TypeError, ValueError):
+        return []
+    readable = isinstance(entries, list) and all(isinstance(entry, list) and len(entry) >= 3 for entry in entries)
+    return entries if readable and all(isinstance(entry[1], list) and entry[1] for entry in entries) else []
 
 
 def record(connection: sa.Connection, kind: str, rows: Iterable[Mapping[Any, Any]]) -> None:

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
@@ -23,7 +24,7 @@ from pydantic import AwareDatetime, TypeAdapter
 from surefoot.errors import InputError
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
-from surefoot.service.database.ledger import BEGINNING, EVIDENCE, chain, digest_block, read_positions
+from surefoot.service.database.ledger import BEGINNING, EVIDENCE, chain, digest_block, parse_entries, read_positions
 from surefoot.service.database.schema import (
     ERASABLE,
     LISTS,
@@ -49,6 +50,8 @@ TOLERANCE = 1e-12
 URL_SECONDS = 10
 CHUNK = 500
 """Entries that are compared at a time: a trial of any size takes the same memory."""
+UNREADABLE = (LookupError, ValueError, TypeError, AttributeError)
+"""What reading a row raises in which somebody wrote anything at all."""
 CLOCK_TOLERANCE = timedelta(minutes=10)
 """A row that was recorded after a seal may be dated this long before it: clocks are set."""
 
@@ -95,7 +98,9 @@ class _Recomputer:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._secret = read_draw_secret(database)
+        self._secret = b""
+        with suppress(*UNREADABLE):  # without it no draw can be recomputed, and the ledger names what is gone
+            self._secret = read_draw_secret(database)
         self._policies = PolicyVersions(database)
         self._load_study = cache(partial(load_stored_study, database))
         with database.autocommit() as connection:
@@ -109,12 +114,16 @@ class _Recomputer:
 
     def find_differences(self, row: Any) -> Iterator[str]:
         """Names of the checks that fail."""
-        study = self._load_study(row["study_id"])
+        try:
+            study = self._load_study(row["study_id"])
+            recorded = json.loads(row["probabilities"])
+        except UNREADABLE:
+            yield "record of study or probabilities"
+            return
         erased = row["salt"] is None
         # The state, or the past that it is derived from, was erased.
         no_state = erased or bool(study.derived_states and row["participant_id"] in self._without_past)
         no_policy_input = erased and row["source"] == "policy"
-        recorded = json.loads(row["probabilities"])
         key = random_key(row["participant_id"], row["decision_idx"])
         checks: dict[str, Callable[[], bool]] = {
             "random key": lambda: key == row["random_key"],
@@ -130,7 +139,7 @@ class _Recomputer:
             try:
                 if not holds():
                     yield name
-            except (InputError, LookupError, ValueError, TypeError):
+            except UNREADABLE:
                 yield f"{name} cannot be recomputed"
 
     def _recompute_state(self, study: Study, row: Any) -> list[float | None]:
@@ -207,7 +216,7 @@ def make_seal(database: Database) -> Seal:
             raise InputError("there is nothing to seal yet: the trial has not begun")
         # By the order of the ledger: a clock may have been wrong.
         texts = sa.select(ledger.c.entries).where(ledger.c.entries.contains('["study",', autoescape=True))
-        entries = json.loads(connection.scalar(texts.order_by(ledger.c.position.desc()).limit(1)) or "[]")
+        entries = parse_entries(connection.scalar(texts.order_by(ledger.c.position.desc()).limit(1)))
         study = next((key[0] for kind, key, *_ in reversed(entries) if kind == "study"), "")
         counts = {kind: _count(connection, evidence.select()) for kind, evidence in EVIDENCE.items()}
     return Seal(now(), last.position, bytes(last.hash).hex(), str(study), counts)
@@ -343,14 +352,14 @@ class _Verifier:
                 subject = f"ledger block {block.position}"
                 if block.position != self.position + 1:
                     self._report(subject, f"follows block {self.position}: blocks between them were removed")
-                elif bytes(block.hash) != chain(hash_before, digest_block(block.recorded_at, block.entries)):
+                elif block.hash != chain(hash_before, digest_block(block.recorded_at, block.entries)):
                     self._report(subject, "was changed: its hash does not follow from what it holds and the hash before")
                 after_seals = self._last_seal is not None and block.position > self._last_seal.position
                 if after_seals:
                     self._check_date(subject, block.recorded_at)
-                hash_before = bytes(block.hash)
+                hash_before = block.hash if isinstance(block.hash, bytes) else BEGINNING
                 self.position = block.position
-                for kind, *entry in json.loads(block.entries):
+                for kind, *entry in parse_entries(block.entries):
                     self._take_entry(kind, entry, after_seals)
                 self._check_seals(block)
         self._compare_last_rows()
@@ -389,7 +398,7 @@ class _Verifier:
 
     def _check_seals(self, block: Any) -> None:
         for seal in self._seals.get(block.position, ()):
-            if bytes(block.hash).hex() != seal.hash:
+            if not isinstance(block.hash, bytes) or block.hash.hex() != seal.hash:
                 words = f"is not what the seal of {seal.words} holds"
                 why = self._explain_restore(block.position)
                 self._report(f"ledger block {block.position}", f"{words}: {why}" if why else words)
@@ -424,13 +433,13 @@ class _Verifier:
             try:
                 if evidence.identify(row) != key or evidence.digest(row) != digest:
                     self._report(subject, "was changed since it was recorded")
-            except ValueError:
+                if evidence.content and row["salt"] is None:
+                    if any(row[name] != blank for name, blank in evidence.blanks(key[0]).items()):
+                        self._report(subject, f"was erased, but holds something else than nothing ({names})")
+                elif evidence.content and [evidence.digest_content(row)] != content_digest:
+                    self._report(subject, f"was changed since it was recorded ({names})")
+            except UNREADABLE:
                 self._report(subject, "was changed since it was recorded, and cannot be read")
-            if evidence.content and row["salt"] is None:
-                if any(row[name] != blank for name, blank in evidence.blanks(key[0]).items()):
-                    self._report(subject, f"was erased, but holds something else than nothing ({names})")
-            elif evidence.content and [evidence.digest_content(row)] != content_digest:
-                self._report(subject, f"was changed since it was recorded ({names})")
             if after_seals:
                 self._check_date(subject, row.get(evidence.moment))
 
@@ -442,7 +451,9 @@ class _Verifier:
             known = Counter[Any](key for key, (entry, _) in self._newest[kind].items() if entry[1] is not None)
             if not evidence.repeats:
                 with self._stream(sa.select(ledger.c.entries)) as blocks:
-                    known.update(entry[1][0] for text in blocks.scalars() for entry in json.loads(text) if entry[0] == kind)
+                    known.update(
+                        entry[1][0] for text in blocks.scalars() for entry in parse_entries(text) if entry[0] == kind
+                    )
             key_column = evidence.table.c[evidence.key[0]]
             for row in self._connection.execute(evidence.select().order_by(key_column)).mappings():
                 if not known[row[evidence.key[0]]]:

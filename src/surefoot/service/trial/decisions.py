@@ -335,46 +335,51 @@ QUERIES = {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_que
 
 def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Record outcomes in one transaction; a receipt for each."""
-    received = now()
-    columns = (decisions.c.id, decisions.c.decided_at, decisions.c.probability, decisions.c.salt)
-    query = sa.select(*columns, IS_WITHDRAWN.label("withdrawn"))
     marks = [fingerprint(outcome) for outcome in given]
-    with trial.database.autocommit() as connection:
-        ids = {outcome.decision_id for outcome in given}
-        known = {row.id: row for row in connection.execute(query.where(decisions.c.id.in_(ids)))}
-        repeated = set(connection.scalars(sa.select(outcomes.c.fingerprint).where(outcomes.c.fingerprint.in_(marks))))
+    ids = {outcome.decision_id for outcome in given}
+    columns = (decisions.c.id, decisions.c.decided_at, decisions.c.probability, decisions.c.salt)
+    query = sa.select(*columns, IS_WITHDRAWN.label("withdrawn")).where(decisions.c.id.in_(ids))
     rows = {}
     receipts = []
-    for outcome, mark in zip(given, marks, strict=True):
-        decision: Any = known.get(outcome.decision_id)
-        wrong_clock = find_wrong_clock(outcome.timestamp, received, trial.settings.limits.future_minutes)
-        status = _find_refusal(trial.study, outcome, decision) if wrong_clock is None else wrong_clock[0]
-        agrees = None
-        if status is None:
-            late = outcome.timestamp - decision.decided_at > timedelta(hours=trial.settings.outcome_hours)
-            status = "repeated" if mark in repeated else "late" if late else "recorded"
-            echoed = None if outcome.action_prob is None else float(outcome.action_prob)
-            agrees = None if echoed is None else abs(echoed - decision.probability) <= AGREES
-            rows[mark] = {
-                "decision_id": outcome.decision_id,
-                "fingerprint": mark,
-                "outcome": None if outcome.outcome is None else float(outcome.outcome),
-                "observed_at": outcome.timestamp,
-                "received_at": received,
-                "late": late,
-                "echoed_probability": echoed,
-                "salt": token_bytes(SALT_BYTES),
-            }
-        receipt = {"decision_id": outcome.decision_id, "status": status, "action_prob_agrees": agrees}
-        receipts.append({**receipt, "message": None if wrong_clock is None else wrong_clock[1]})
-    if rows:
-        disagreeing = [receipt["decision_id"] for receipt in receipts if receipt["action_prob_agrees"] is False]
-        with trial.database.transaction() as connection:
+    # Alone: nobody withdraws or is erased between the reading and the commit.
+    with trial.database.transaction(alone=True) as connection:
+        received = now()
+        known = {row.id: row for row in connection.execute(query)}
+        repeated = set(connection.scalars(sa.select(outcomes.c.fingerprint).where(outcomes.c.fingerprint.in_(marks))))
+        for outcome, mark in zip(given, marks, strict=True):
+            decision: Any = known.get(outcome.decision_id)
+            wrong_clock = find_wrong_clock(outcome.timestamp, received, trial.settings.limits.future_minutes)
+            status = _find_refusal(trial.study, outcome, decision) if wrong_clock is None else wrong_clock[0]
+            agrees = None
+            if status is None:
+                late = outcome.timestamp - decision.decided_at > timedelta(hours=trial.settings.outcome_hours)
+                status = "repeated" if mark in repeated else "late" if late else "recorded"
+                echoed = _to_number(outcome.action_prob)
+                agrees = None if echoed is None else abs(echoed - decision.probability) <= AGREES
+                rows[mark] = {
+                    "decision_id": outcome.decision_id,
+                    "fingerprint": mark,
+                    "outcome": _to_number(outcome.outcome),
+                    "observed_at": outcome.timestamp,
+                    "received_at": received,
+                    "late": late,
+                    "echoed_probability": echoed,
+                    "salt": token_bytes(SALT_BYTES),
+                }
+            receipt = {"decision_id": outcome.decision_id, "status": status, "action_prob_agrees": agrees}
+            receipts.append({**receipt, "message": None if wrong_clock is None else wrong_clock[1]})
+        if rows:
             insert_new_recorded(connection, "outcome", list(rows.values()), "fingerprint")
-            if disagreeing:
-                message = f"a client believes another probability than decision {disagreeing[0]} had"
-                count_alert(connection, kind="probability", message=message, at=received, times=len(disagreeing))
+        disagreeing = [receipt["decision_id"] for receipt in receipts if receipt["action_prob_agrees"] is False]
+        if disagreeing:
+            message = f"a client believes another probability than decision {disagreeing[0]} had"
+            count_alert(connection, kind="probability", message=message, at=received, times=len(disagreeing))
     return receipts
+
+
+def _to_number(value: float | None) -> float | None:
+    """As the databases return it: SQLite knows no negative zero."""
+    return None if value is None else float(value) + 0.0
 
 
 def _find_refusal(study: Study, outcome: Outcome, decision: Any) -> str | None:
@@ -393,6 +398,5 @@ def _find_refusal(study: Study, outcome: Outcome, decision: Any) -> str | None:
 
 def fingerprint(outcome: Outcome) -> str:
     """The same for an outcome that is sent again."""
-    value = None if outcome.outcome is None else float(outcome.outcome)
-    fields = [outcome.decision_id, outcome.timestamp.astimezone(UTC).isoformat(), value]
+    fields = [outcome.decision_id, outcome.timestamp.astimezone(UTC).isoformat(), _to_number(outcome.outcome)]
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()

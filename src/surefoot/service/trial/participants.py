@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from surefoot.errors import InputError
 from surefoot.service.access import record_action
 from surefoot.service.database.clock import EPOCH, now
-from surefoot.service.database.databases import Database, lift_time_limit, lock_content
+from surefoot.service.database.databases import Database, lift_time_limit, lock_content, lock_ledger
 from surefoot.service.database.ledger import COPIED_VALUES, claim_new_job, insert_new_recorded, insert_recorded, release_jobs
 from surefoot.service.database.schema import (
     adverse_events,
@@ -199,6 +199,8 @@ def erase_content(
     """Erase a participant's content, or everybody's (None) that came before a moment; in the caller's transaction."""
     lift_time_limit(connection)
     lock_content(connection)
+    # What others record from now on comes after the erasure, in the ledger too: nothing slips in while it runs.
+    lock_ledger(connection)
     points, outcome_conditions = _select_content(participant_id, before)
     unique = sa.literal("erased ") + sa.cast(outcomes.c.id, sa.String)
     blanks: dict[str, Any] = {**list_erasable(outcomes), "fingerprint": unique, "salt": None}
