@@ -100,7 +100,7 @@ def test_erase_and_restore_a_backup_from_before(trial, restore, tmp_path):
     erase(trial)
     backup.write_erasure_list(trial.database, tmp_path)
     listed = backup.write_erasure_list(trial.database, tmp_path)
-    assert listed.read_text().count("\n") == 1, "no line twice"
+    assert listed.read_text().count("\n") == 2, "an erasure and a withdrawal, no line twice"
     copy, restored = restore(tmp_path / "old.zip")
     assert (restored.erased, restored.erasure_list) == (Erasure(41, 32), listed)
     assert account(copy.database) == 41
@@ -293,6 +293,22 @@ def test_withdraw_and_restore(trial, restore, tmp_path):
     with pytest.raises(Exception, match="has withdrawn"):
         answer(copy, "p0")
     account(copy.database)
+
+
+def test_withdraw_and_restore_a_backup_from_before(trial, restore, tmp_path):
+    """Who withdrew stays withdrawn, and a key that was revoked stays revoked."""
+    fill(trial, points=10)
+    key = access.create_key(trial.database, "app")
+    backup.back_up(trial.database, tmp_path / "trial.zip")
+    withdraw(trial, "p0", reason="left", by="test")
+    access.revoke_key(trial.database, key)
+    backup.write_erasure_list(trial.database, tmp_path)
+    copy, _ = restore(tmp_path / "trial.zip")
+    with pytest.raises(ApiError, match="has withdrawn"):
+        answer(copy, "p0")
+    answer(copy, "p1")
+    assert access.find_caller(copy.database, key) is None
+    assert account(copy.database) == 0
 
 
 def test_pause_and_retry(trial):

@@ -210,12 +210,18 @@ def test_a_token_that_others_could_have_signed_is_refused():
 
 
 def test_a_provider_elsewhere_is_not_asked():
-    away = dict.fromkeys(("authorization_endpoint", "token_endpoint", "jwks_uri"), "https://elsewhere.example/x")
+    attempt = SimpleNamespace(state="", nonce="", challenge="")
+    away = dict.fromkeys(("authorization_endpoint", "token_endpoint", "jwks_uri"), "http://elsewhere.example/x")
     for described in ({"issuer": "http://localhost:2"}, {"issuer": "http://localhost:1", **away}):
         stranger = Provider(SETTINGS)
         stranger._ask = lambda address, *_, described=described: described
-        with pytest.raises(ApiError, match=r"another issuer|not on its own host"):
-            stranger.make_address(SimpleNamespace(state="", nonce="", challenge=""))
+        with pytest.raises(ApiError, match=r"another issuer|neither on its own host nor an https address"):
+            stranger.make_address(attempt)
+    # Google's and Microsoft's addresses are on several hosts.
+    provider = Provider(SETTINGS)
+    described = {name: address.replace("http:", "https:") for name, address in away.items()}
+    provider._ask = lambda address, *_: {"issuer": "http://localhost:1", **described}
+    assert provider.make_address(attempt).startswith("https://elsewhere.example/x?response_type=code")
     with pytest.raises(ApiError, match="cannot be reached") as away:
         Provider(SETTINGS).make_address(SimpleNamespace(state="", nonce="", challenge=""))
     assert away.value.status_code == 503

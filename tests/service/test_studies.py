@@ -7,6 +7,7 @@ from starlette.testclient import TestClient
 
 from surefoot.errors import InputError
 from surefoot.service import access
+from surefoot.service.database.databases import DatabaseMovedError
 from surefoot.service.database.schema import decisions
 from surefoot.service.studies import StudyServer, open_trials
 from tests.service.dashboard.pages import token
@@ -93,13 +94,30 @@ def test_other_addresses_lead_nowhere(server):
         assert server.get(path).status_code == 404, path
 
 
+def test_one_address_says_whether_all_studies_can_decide(server, monkeypatch):
+    assert server.get("/readyz").json() == {"status": "ready"}
+    recorder = server.app.apps["sleep"].state.recorder
+
+    async def fail():
+        raise DatabaseMovedError
+
+    monkeypatch.setattr(recorder, "check_readiness", fail)
+    answer = server.get("/readyz")
+    assert answer.status_code == 503 and "cannot decide: sleep;" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "studies"),
         ('[studies.Walk]\nstudy = "walk.toml"\ndatabase = "sqlite:///x.db"\n', "Walk"),
         ('[studies.walk]\nstudy = "walk.toml"\n', "database"),
-        ("".join(LIST.format(name, "walk.toml", "x", "same") for name in ("a", "b")), "every trial needs its own"),
+        (LIST.format("a", "walk.toml", "/x", "same") + LIST.format("b", "walk.toml", "/x/../x", "same"), "needs its own"),
+        (
+            '[studies.a]\nstudy = "walk.toml"\ndatabase = "postgresql://x@localhost/same"\n'
+            '[studies.b]\nstudy = "walk.toml"\ndatabase = "postgresql://y:z@localhost:5432/same?sslmode=require"\n',
+            "needs its own",
+        ),
     ],
 )
 def test_a_list_with_a_mistake_is_refused(listed, text, words):
@@ -115,7 +133,7 @@ def test_the_command_serves_a_list(listed, tmp_path):
     server.ready = "/studies/sleep/readyz"
     server.start()
     try:
-        assert server.ask("GET", "/studies/walk/readyz")[0] == 200 and server.ask("GET", "/readyz")[0] == 404
+        assert server.ask("GET", "/studies/walk/readyz")[0] == server.ask("GET", "/readyz")[0] == 200
     finally:
         server.kill()
     assert "/studies/walk/ uses sqlite:///" in server.log

@@ -112,7 +112,7 @@ def restore(
     if restored.erasure_list is not None or restored.erased.decisions:
         counts = f"{restored.erased.decisions:,} decisions, {restored.erased.outcomes:,} outcomes"
         typer.echo(f"{restored.erasure_list or 'keep_days'}: erased again {counts}")
-    typer.echo("surefoot: repeat the withdrawals, pauses and key revocations that came after the backup", err=True)
+    typer.echo("surefoot: repeat pauses that came after the backup, and what the list next to it does not name", err=True)
     if restored.rows["secrets"] and not _verify_trial(opened, []):
         raise typer.Exit(1)
 

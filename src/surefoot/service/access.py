@@ -115,14 +115,19 @@ def replace_prefixes(names: Mapping[str, str], text: str) -> str:
 def revoke_key(database: Database, prefix: str, *, by: str = "command line") -> None:
     """End a key; it stays in the list."""
     prefix = prefix.removeprefix("sf_").split("_")[0]
-    moment = now()
     with database.transaction() as connection:
         if connection.scalar(sa.select(keys.c.prefix).where(keys.c.prefix == prefix)) is None:
             raise InputError(f"there is no key '{prefix}'; surefoot keys list shows them")
-        good = sa.and_(keys.c.prefix == prefix, keys.c.revoked_at.is_(None))
-        if connection.execute(sa.update(keys).where(good).values(revoked_at=moment)).rowcount:
-            record(connection, "key revoked", [{"prefix": prefix, "revoked_at": moment}])
-            record_action(connection, by, "revoked a key", prefix)
+        end_key(connection, prefix, by=by)
+
+
+def end_key(connection: sa.Connection, prefix: str, *, by: str) -> None:
+    """In the caller's transaction; nothing happens where there is no such key, or where it has ended."""
+    moment = now()
+    good = sa.and_(keys.c.prefix == prefix, keys.c.revoked_at.is_(None))
+    if connection.execute(sa.update(keys).where(good).values(revoked_at=moment)).rowcount:
+        record(connection, "key revoked", [{"prefix": prefix, "revoked_at": moment}])
+        record_action(connection, by, "revoked a key", prefix)
 
 
 def find_caller(database: Database, key: str) -> Caller | None:

@@ -1,7 +1,7 @@
 """Single sign-on: OpenID Connect's authorization code flow with PKCE; roles come from a claim of the ID token.
 
-Nothing is asked of any host but the provider's own. The signature of the ID token, its issuer, audience, times and nonce are
-checked; an algorithm without a public key is never accepted.
+Nothing is asked of any host but the provider's own and those that its description names. The signature of the ID token, its
+issuer, audience, times and nonce are checked; an algorithm without a public key is never accepted.
 """
 
 import base64
@@ -151,7 +151,7 @@ class Provider:
         return claims
 
     def _discover(self) -> dict[str, Any]:
-        """The addresses of the provider, all on its own host."""
+        """The addresses that the issuer itself names. Some providers have them on other hosts; they are reached by HTTPS."""
         with self._lock:
             if time.monotonic() - self._endpoints_at < FRESH_SECONDS:
                 return self._endpoints
@@ -161,8 +161,9 @@ class Provider:
             issuer = urllib.parse.urlsplit(self._settings.issuer)
             for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
                 address = urllib.parse.urlsplit(str(described.get(name)))
-                if (address.scheme, address.netloc) != (issuer.scheme, issuer.netloc):
-                    raise _refuse(f"the provider's {name} is not on its own host")
+                is_own = (address.scheme, address.netloc) == (issuer.scheme, issuer.netloc)
+                if not is_own and (address.scheme != "https" or not address.hostname):
+                    raise _refuse(f"the provider's {name} is neither on its own host nor an https address")
             self._endpoints = described
             self._endpoints_at = time.monotonic()
             return described

@@ -3,6 +3,7 @@
 A study's application is the one that serves it alone. It sees paths without `/studies/NAME`; only its links begin with that.
 """
 
+import asyncio
 import os
 import re
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from starlette.responses import RedirectResponse, Response
 
 from surefoot.service.app import create_app
 from surefoot.service.dashboard.pages import list_security_headers, render_page
+from surefoot.service.database.databases import identify
 from surefoot.service.operations.seals import find_destination
 from surefoot.service.trial.api_models import error_body
 from surefoot.service.trial.trial import Trial, open_trial
@@ -45,8 +47,8 @@ class StudyList(Section):
 
     @model_validator(mode="after")
     def _have_their_own(self) -> "StudyList":
-        databases = [served.database for served in self.studies.values()]
-        if len(set(databases)) < len(databases):
+        names = [identify(served.database) for served in self.studies.values()]
+        if len(set(names)) < len(names):
             raise ValueError("two studies have the same database; every trial needs its own")
         return self
 
@@ -86,7 +88,7 @@ class StudyServer:
         address = ADDRESS.fullmatch(scope["path"])
         app = None if address is None else self.apps.get(address[2])
         if address is None or app is None or address[3] is None:
-            response = self._answer(scope["path"]) if app is None else RedirectResponse(f"{scope['path']}/", 307)
+            response = await self._answer(scope["path"]) if app is None else RedirectResponse(f"{scope['path']}/", 307)
             response.raw_headers += list_security_headers()
             await response(scope, receive, send)
             return
@@ -103,10 +105,16 @@ class StudyServer:
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
-    def _answer(self, path: str) -> Response:
-        """The list of studies, or nothing."""
+    async def _answer(self, path: str) -> Response:
+        """The list of studies, how the server is, or nothing."""
         if path == "/healthz":
             return JSONResponse({"status": "alive"})
+        if path == "/readyz":
+            checks = [app.state.recorder.check_readiness() for app in self.apps.values()]
+            errors = await asyncio.gather(*checks, return_exceptions=True)
+            failed = [name for name, error in zip(self.apps, errors, strict=True) if error is not None]
+            words = f"cannot decide: {', '.join(failed)}; each study has its own /studies/NAME/readyz"
+            return JSONResponse(error_body("not_ready", words), 503) if failed else JSONResponse({"status": "ready"})
         if path != "/":
             return JSONResponse(error_body("not_found", "there is no such page; addresses begin with /studies/NAME/"), 404)
         titles = {name: app.state.trial.settings.title for name, app in self.apps.items()}

@@ -147,10 +147,7 @@ class Database:
 def connect(url: str | None = None, *, create: bool = True) -> Database:
     """Open a database by URL: `sqlite:///trial.db` or `postgresql://user@host/trial`; by default surefoot.db here."""
     text = url or os.environ.get("SUREFOOT_DATABASE") or DEFAULT_URL
-    try:
-        parsed = make_url(text)
-    except sa.exc.ArgumentError as error:
-        raise InputError("the database is not a URL; write sqlite:///trial.db or postgresql://user@host/trial") from error
+    parsed = _parse_url(text)
     kind = parsed.get_backend_name()
     if kind == "sqlite":
         path = _open_file(parsed.database, create)
@@ -168,6 +165,21 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
     engine, opened = postgresql.create_engine(parsed)
     _listen(engine, READ_COMMITTED)
     return Database(engine, text, _opened=opened)
+
+
+def identify(url: str) -> object:
+    """The same for two URLs of one database, however they are spelt."""
+    parsed = _parse_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return Path(str(parsed.database)).resolve()
+    return parsed.host or "localhost", parsed.port or 5432, parsed.database or parsed.username
+
+
+def _parse_url(text: str) -> sa.URL:
+    try:
+        return make_url(text)
+    except sa.exc.ArgumentError as error:
+        raise InputError("the database is not a URL; write sqlite:///trial.db or postgresql://user@host/trial") from error
 
 
 def _open_file(name: str | None, create: bool) -> str:

@@ -1,8 +1,9 @@
 """Backup and restore: the whole trial in one file, which any database of ours can be restored from.
 
 A file whose name ends with `.age` is encrypted by a passphrase in the format of age (age-encryption.org), which other tools
-read too. What was erased after a backup was made stands in a list next to the backups. A restore erases it again in the
-transaction that brings the rows back, so that erased content never returns, not even for a moment. What the schedule erased
+read too. What was erased after a backup was made stands in a list next to the backups, as do participants who withdrew and
+keys that were revoked. A restore ends it again in the transaction that brings the rows back, so that erased content never
+returns, not even for a moment. What the schedule erased
 because it was old is a question: the clock may have been wrong.
 """
 
@@ -21,12 +22,12 @@ import sqlalchemy as sa
 
 from surefoot.atomic_files import atomic_write
 from surefoot.errors import InputError
-from surefoot.service.access import record_action
+from surefoot.service.access import end_key, record_action
 from surefoot.service.database import databases
 from surefoot.service.database.clock import Instant, now
 from surefoot.service.database.databases import Database
-from surefoot.service.database.schema import erasures, metadata, participants
-from surefoot.service.trial.participants import Erasure, erase_content, scrub_database, withdraw_participant
+from surefoot.service.database.schema import erasures, keys, metadata, participant_events, participants
+from surefoot.service.trial.participants import WITHDRAWN, Erasure, erase_content, scrub_database, withdraw_participant
 from surefoot.service.trial.trial import read_newest_settings
 from surefoot.version import __version__
 
@@ -82,7 +83,7 @@ def _write_archive(database: Database, target: Path | io.BytesIO) -> dict[str, i
     counts: dict[str, int] = {}
     hashes = {}
     revision = databases.schema_version(database)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive, database.snapshot() as connection:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive, database.snapshot(unlimited=True) as connection:
         stored = sa.MetaData()
         stored.reflect(connection)
         for table in stored.sorted_tables:
@@ -123,14 +124,21 @@ def _open_archive(path: Path) -> zipfile.ZipFile:
 
 
 def write_erasure_list(database: Database, folder: Path) -> Path:
-    """Add to a folder's list what this database has erased; what is on the list stays."""
-    columns = (erasures.c.participant_id, erasures.c.received_before, erasures.c.erased_at, erasures.c.reason)
-    with database.autocommit() as connection:
-        rows = connection.execute(sa.select(*columns).order_by(erasures.c.id)).mappings().all()
-    new = [json.dumps(dict(row), default=datetime.isoformat) + "\n" for row in rows]
+    """Add to a folder's list what this database has ended for good: content, participations, keys. What is on it stays."""
+    withdrawn = participant_events.c.kind == WITHDRAWN
+    queries = (
+        sa.select(erasures.c.participant_id, erasures.c.received_before, erasures.c.erased_at, erasures.c.reason),
+        sa.select(participant_events.c.participant_id.label("withdrawn"), participant_events.c.reason).where(withdrawn),
+        sa.select(keys.c.prefix.label("revoked_key")).where(keys.c.revoked_at.is_not(None)),
+    )
+    with database.snapshot() as connection:
+        rows = [row for query in queries for row in connection.execute(query).mappings()]
     path = folder / ERASURE_LIST
-    with atomic_write(path, private=True) as temporary:
-        temporary.write_text("".join(dict.fromkeys([*_read_lines(path), *new])), encoding="utf-8")
+    before = _read_lines(path)
+    lines = list(dict.fromkeys([*before, *(json.dumps(dict(row), default=datetime.isoformat) + "\n" for row in rows)]))
+    if lines != before or not path.exists():
+        with atomic_write(path, private=True) as temporary:
+            temporary.write_text("".join(lines), encoding="utf-8")
     return path
 
 
@@ -217,7 +225,7 @@ def _parse_row(line: bytes, table: sa.Table) -> dict[str, Any]:
 
 
 def _erase_again(connection: sa.Connection, listed: Path, expired: Expired | None, by: str) -> Erasure:
-    """Erase what the list names, and what has expired; somebody who was erased has left as well."""
+    """Erase and end what the list names, and erase what has expired; somebody who was erased has left as well."""
     known = set(connection.scalars(sa.select(participants.c.id)))
     erased = []
     keep_days = read_newest_settings(connection).keep_days
@@ -225,6 +233,14 @@ def _erase_again(connection: sa.Connection, listed: Path, expired: Expired | Non
     for number, line in enumerate(_read_lines(listed), 1):
         try:
             erasure = json.loads(line)
+            if "revoked_key" in erasure:
+                end_key(connection, erasure["revoked_key"], by=by)
+                continue
+            if "withdrawn" in erasure:
+                if erasure["withdrawn"] in known:
+                    reason = f"restored, withdrew before: {erasure['reason']}"
+                    withdraw_participant(connection, erasure["withdrawn"], reason=reason, by=by)
+                continue
             participant_id = erasure["participant_id"]
             # Somebody who was erased whole stays erased, also what came after the backup was made.
             before = erasure["received_before"] and datetime.fromisoformat(erasure["received_before"])

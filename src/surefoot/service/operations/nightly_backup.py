@@ -22,7 +22,11 @@ def run_nightly_backup(trial: Trial, at: datetime) -> Path | None:
         return None
     folder = Path(settings.folder)
     path = folder / f"trial-{due.date().isoformat()}.zip{ENCRYPTED if settings.encrypted else ''}"
-    if path.exists() or not claim_job(trial, f"backup:{due.date().isoformat()}:{at.astimezone(UTC):%Y-%m-%dT%H}", at):
+    if path.exists():
+        # Whoever withdraws or is erased after a backup stays so when it is restored.
+        write_erasure_list(trial.database, folder)
+        return None
+    if not claim_job(trial, f"backup:{due.date().isoformat()}:{at.astimezone(UTC):%Y-%m-%dT%H}", at):
         return None
     try:
         counts = back_up(trial.database, path)
