@@ -4,6 +4,7 @@ import gzip
 import shutil
 import zipfile
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -123,6 +124,28 @@ def test_messages_name_file_row_column_and_remedy(content, message, tmp_path):
     with pytest.raises(sf.InputError, match=message) as error:
         read_export(tmp_path / "file.csv")
     assert str(error.value).startswith(str(tmp_path / "file.csv"))
+
+
+@every_example
+def test_damaged_exports_are_read_or_refused_with_a_message(example, tmp_path):
+    """Never another error, and never a row that is neither read nor counted."""
+    rng = np.random.default_rng(0)
+    example.write(tmp_path)
+    damaged = max((path for path in tmp_path.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    whole = damaged.read_bytes()
+    for _ in range(6):
+        data = bytearray(whole)
+        position = rng.integers(len(data))
+        if rng.random() < 0.5:
+            del data[position:]
+        else:
+            data[position : position + rng.integers(3)] = rng.choice(list(b'\n,";{[<0x\xff'), 2).astype("u1").tobytes()
+        damaged.write_bytes(data)
+        try:
+            export = read_export(tmp_path)
+        except sf.InputError:
+            continue
+        assert export.rows_out + sum(export.left_out.values()) == export.rows_in
 
 
 def test_one_row_is_enough(tmp_path):

@@ -32,7 +32,7 @@ def test_replies_for_one_participant(tmp_path):
     [
         (LAMP_SENSORS[:-5], "is not complete JSON"),
         (LAMP_SENSORS[:-1] + ', "U3": 4}', "entry 'U3': is not a list of events"),
-        (LAMP_ACTIVITIES[:-5], "entry 2: the file ends in the middle of its list"),
+        (LAMP_ACTIVITIES[:-5], "entry 2: is cut off or damaged"),
         (
             LAMP_ACTIVITIES.replace("1772352000000", "1772352000"),
             "entry 1, column 'timestamp': '1772352000' is not a time in milli",

@@ -33,6 +33,7 @@ JSON_BYTES = 2**20
 MOST_OBJECT_BYTES = 2**26
 AGAIN = "export it again, and do not save it with a spreadsheet"
 ARCHIVE = b"PK\x03\x04"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OF_SYSTEMS = re.compile(r"(^|/)(\.|__MACOSX(/|$)|~\$|Thumbs\.db$|desktop\.ini$)")
 """Files that operating systems and spreadsheets leave behind."""
 
@@ -113,7 +114,7 @@ class FileHead:
 
     @cached_property
     def text(self) -> str:
-        return self.data.decode(self.encoding, errors="ignore").lstrip()
+        return self.data.decode(self.encoding, errors="replace").lstrip()
 
     @cached_property
     def separator(self) -> str:
@@ -195,7 +196,7 @@ def read_tables(file: ExportFile, form: TableForm) -> Iterator[tuple[pa.Table, P
         yield from _stream_tables(file, form)
         return
     shown = Path(str(file).removesuffix(".gz"))
-    data = file.read()
+    data = file.read().removeprefix(BYTE_ORDER_MARK)
     if not data.strip():
         raise InputError(f"{file}: the file is empty; export it again")
     text = file_formats.decode_text(shown, data, detect_encoding(data))
@@ -266,11 +267,11 @@ def iterate_objects(file: ExportFile) -> Iterator[dict[str, Any]]:
                 return
             try:
                 value, position = decoder.raw_decode(buffer, position)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 chunk = text.read(JSON_BYTES)
                 if not chunk or len(buffer) - position > MOST_OBJECT_BYTES:
-                    problem = "the file ends in the middle of its list" if not chunk else str(error)
-                    raise InputError(f"{file}: entry {number + 1}: {problem}; export it again", row=number) from error
+                    problem = f"{file}: entry {number + 1}: is cut off or damaged ({error})"
+                    raise InputError(f"{problem}; export it again", row=number) from error
                 buffer = buffer[position:] + chunk
                 position = 0
                 continue

@@ -18,7 +18,6 @@ TIMES = {
 }
 FORMATS = ("%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%m/%d/%Y")
 CLOCK = r"^\d{1,2}/\d{1,2}/\d{4} \d{1,2}:\d{2}:\d{2}( [AP]M)?$"
-WIDE = r"^([A-Za-z]+?)([0-5]\d)$"
 FILE_NAME = r"(?i)^(.+?)_(minute|hourly|daily|heartrate|sleep|30second|activit|battery|sync|weight)"
 
 
@@ -50,16 +49,15 @@ class Fitabase(Profile):
         return None
 
     def read(self, file: ExportFile, streams: Streams) -> None:
-        header = file.head.header
-        time = next((name for name in TIMES if name in header), "Time")
+        time = next((name for name in TIMES if name in file.head.header), "Time")
         named = re.match(FILE_NAME, file.stem)
         for table, name_row in read_tables(file, TableForm(file.head.separator)):
-            participant = table["Id"] if "Id" in header else named[1] if named else file.stem
+            participant = table["Id"] if "Id" in table.column_names else named[1] if named else file.stem
             times = parse_times(time, table[time], name_row, FORMATS)
-            names = [name for name in header if name not in ("Id", time)]
-            wide = [match for match in (re.match(WIDE, name) for name in names) if match]
-            if time == "ActivityHour" and len(wide) == 60 == len(names):
-                _add_minutes(table, participant, times, wide[0][1], streams)
+            names = [name for name in table.column_names if name not in ("Id", time)]
+            measure = re.sub(r"00$", "", names[0])
+            if names == [f"{measure}{minute:02d}" for minute in range(60)]:
+                _add_minutes(table, participant, times, measure, streams)
             else:
                 stream = "heartrate" if time == "Time" else f"{TIMES[time]}{names[0]}"
                 streams.add(stream, participant, times, {name: table[name] for name in names})

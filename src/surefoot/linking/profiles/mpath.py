@@ -1,9 +1,10 @@
 """m-Path: answers to beeps, one row per questionnaire that was sent, in semicolon-separated files."""
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from surefoot.data.log_columns import MISSING, FileSettings, Place, settle_missing, whole_array
+from surefoot.data.log_columns import MISSING, FileSettings, LogColumn, Place, Problems, settle_missing, whole_array
 from surefoot.errors import InputError
 from surefoot.linking.profiles.columns import LOCAL, is_filled, parse_epoch
 from surefoot.linking.profiles.files import ExportFile, TableForm, read_tables
@@ -54,7 +55,7 @@ class MPath(Profile):
 
 def _add_answers(table: pa.Table, name_row: Place, streams: Streams) -> None:
     name = next(name for name in TIMES if name in table.column_names)
-    times = _apply_offsets(table, parse_epoch(name, table[name], name_row))
+    times = _apply_offsets(table, parse_epoch(name, table[name], name_row), name_row)
     if times.type == LOCAL:
         streams.note("times are those of the participant's clock")
     lists = pc.fill_null(settle_missing(whole_array(table["questionListName"]), MISSING), "questions")
@@ -70,11 +71,16 @@ def _add_answers(table: pa.Table, name_row: Place, streams: Streams) -> None:
         streams.add(questions, rows["connectionId"], times.filter(chosen), values, settings=settings)
 
 
-def _apply_offsets(table: pa.Table, stamps: pa.Array) -> pa.Array:
+def _apply_offsets(table: pa.Table, stamps: pa.Array, name_row: Place) -> pa.Array:
     """Times in UTC if every row with a time says its offset; else local ones."""
     if "timeZoneOffset" not in table.column_names:
         return stamps.cast(LOCAL)
-    offsets = settle_missing(whole_array(table["timeZoneOffset"]), MISSING).cast(pa.int64())
-    if pc.any(pc.and_(stamps.is_valid(), offsets.is_null())).as_py():
+    problems = Problems(name_row)
+    texts = settle_missing(whole_array(table["timeZoneOffset"]), MISSING)
+    seconds = LogColumn("timeZoneOffset", texts, problems).numbers()
+    problems.raise_any()
+    unknown = np.isnan(seconds)
+    if (unknown & np.asarray(stamps.is_valid())).any():
         return stamps.cast(LOCAL)
-    return pc.add(stamps, pc.cast(pc.multiply(offsets, 1_000_000), pa.duration("us")))
+    offsets = np.where(unknown, 0, seconds * 1e6).astype("timedelta64[us]")
+    return pc.add(stamps, pa.array(offsets, pa.duration("us")))

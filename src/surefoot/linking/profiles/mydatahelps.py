@@ -41,7 +41,7 @@ class MyDataHelps(Profile):
         plain = re.sub(r"[_-]*\d[\d_T:-]*$", "", file.stem) or file.stem
         for table, name_row in read_tables(file, TableForm(file.head.separator)):
             times = parse_times(name, table[name], name_row)
-            columns = [column for column in header if column not in (name, PARTICIPANT)]
+            columns = [column for column in table.column_names if column not in (name, PARTICIPANT)]
             if not by_type:
                 streams.add(plain, table[PARTICIPANT], times, {column: table[column] for column in columns})
                 continue

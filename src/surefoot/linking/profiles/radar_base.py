@@ -44,5 +44,5 @@ class RadarBase(Profile):
                 time = parse_times(name, table[name], name_row)
             else:
                 time = parse_epoch(name, table[name], name_row, per_second=1_000 if name in MILLISECONDS else 1)
-            values = {column: table[column] for column in header if column not in (name, PARTICIPANT)}
+            values = {column: table[column] for column in table.column_names if column not in (name, PARTICIPANT)}
             streams.add(file.folders[-1], table[PARTICIPANT], time, values)
