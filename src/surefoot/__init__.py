@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         explain,
         fitting,
         inference,
+        linking,
         personalisation,
         policies,
         regression,
@@ -57,6 +58,7 @@ __all__ = [
     "fitting",
     "horizons",
     "inference",
+    "linking",
     "method",
     "personalisation",
     "policies",
@@ -83,7 +85,18 @@ _MODULES_LATER = {
     **{
         name: f"surefoot.{name}"
         for name in (
-            *("audit", "client", "datasets", "effects", "evaluation", "explain", "fitting", "inference", "policies"),
+            *(
+                "audit",
+                "client",
+                "datasets",
+                "effects",
+                "evaluation",
+                "explain",
+                "fitting",
+                "inference",
+                "linking",
+                "policies",
+            ),
             *("personalisation", "regression", "rehearsal", "sample_size", "screening", "simulators", "study"),
         )
     },

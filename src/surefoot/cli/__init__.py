@@ -9,7 +9,7 @@ gc.disable()
 import typer  # noqa: E402
 
 # Importing a module adds its commands to the application.
-from surefoot.cli import analyse, demo, doctor, files, operate, plan, serve  # noqa: E402, F401
+from surefoot.cli import analyse, demo, doctor, files, link, operate, plan, serve  # noqa: E402, F401
 from surefoot.cli.application import app  # noqa: E402
 from surefoot.errors import InputError  # noqa: E402
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from surefoot.reports.summaries import ShownResult
 
 PANELS = {
-    "Look at data": ("init", "screen", "import"),
+    "Look at data": ("link", "init", "screen", "import"),
     "Learn": ("fit", "audit", "explain", "evaluate", "prior"),
     "Plan": ("size", "rehearse"),
     "Analyse": ("effects", "personalised"),

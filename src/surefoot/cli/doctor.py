@@ -20,6 +20,7 @@ EXTRAS = {
     "service": "surefoot serve and every command of a trial",
     "client": "surefoot.client, which asks the service",
     "excel": "logs in Excel files",
+    "link": "surefoot link, from raw files to decision points",
     "sklearn": "surefoot.regression and scikit-learn regressors as critics",
     "cluster": "fit --engine dask, and logs by URL",
     "gpu": "fit --engine gpu",

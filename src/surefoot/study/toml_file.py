@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -30,6 +30,8 @@ class Section(BaseModel):
     """A section of the file: unknown keys are errors, and nothing changes later."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    noun: ClassVar[str] = "study"
+    """What messages call the file."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other values, without what was cached for the old ones."""
@@ -112,7 +114,7 @@ def explain_error(error: ValidationError, text: str, name: str, model: type[Sect
         mistakes.append((kind == "missing", line, ".".join(key), words))
     _, line, column, words = min(mistakes)
     others = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-    subject = f"key '{column}'" if column else "the study"
+    subject = f"key '{column}'" if column else f"the {model.noun}"
     return InputError(f"{name}: line {line}, {subject}: {words}{others}", column=column or None)
 
 
@@ -126,7 +128,7 @@ def list_mistakes(error: ValidationError, model: type[Section]) -> Iterator[tupl
             valid = _list_valid_keys(model, key[:-1])
             words = f"unknown key{did_you_mean(key[-1], valid)}; valid here are {', '.join(valid)}"
         elif kind == "missing":
-            words = "is missing; every study needs it"
+            words = f"is missing; every {model.noun} needs it"
         elif key == ("state",):
             words = "write a section [state.NAME] for every state variable, at least one"
         elif isinstance(cause, KeyedError):

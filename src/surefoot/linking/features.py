@@ -1,0 +1,94 @@
+"""Features: numbers computed from the rows of a window, with the minutes that the rows cover."""
+
+import polars as pl
+
+from surefoot.linking.plan import FeatureSection
+from surefoot.linking.times import DAY, MINUTE
+
+SHORTEST_BUCKET = 10 * MINUTE
+
+
+def join_windows(rows: pl.DataFrame, windows: pl.DataFrame, length: int) -> pl.LazyFrame:
+    """Every row with every window that holds it whole: begin ≤ time and time + length ≤ end, or time < end for an event.
+
+    Both are joined by participant and bucket of time, so that the engine compares neighbours only.
+    """
+    spans = windows.filter(pl.col("begin") < pl.col("end"))
+    mean = (spans["end"] - spans["begin"]).mean()
+    bucket = int(min(max(float(mean or 0), SHORTEST_BUCKET), DAY))  # type: ignore[arg-type]
+    buckets = pl.int_ranges(pl.col("begin") // bucket, (pl.col("end") - 1) // bucket + 1)
+    spans = spans.select("point", "participant", "begin", "end", decision="time", bucket=buckets)
+    time = pl.col("time")
+    ends_inside = time + length <= pl.col("end") if length else time < pl.col("end")
+    return (
+        rows.lazy()
+        .with_columns(bucket=time // bucket)
+        .join(spans.lazy().explode("bucket"), on=["participant", "bucket"], maintain_order="left")
+        .filter(time >= pl.col("begin"), ends_inside)
+    )
+
+
+def compute_feature(
+    rows: pl.DataFrame, windows: pl.DataFrame, feature: FeatureSection, row_minutes: int | None
+) -> pl.DataFrame:
+    """For every decision point `value`, `minutes` with data, `worn_minutes`, `share` of the window, and `late` rows.
+
+    Events have `rows` instead of minutes. A row that arrived after the decision is late: no state uses it.
+    """
+    length = (row_minutes or 0) * MINUTE
+    is_known = pl.col("time").is_not_null()
+    if feature.is_state:
+        is_known = pl.col("received").is_null() | (pl.col("received") <= pl.col("decision"))
+    is_used = is_known & pl.col("worn")
+    value = pl.col("value").filter(is_used)
+    measured = (
+        join_windows(rows, windows, length)
+        .group_by("point")
+        .agg(
+            rows=is_known.sum(),
+            used=is_used.sum(),
+            late=is_known.not_().sum(),
+            sum=value.sum(),
+            last=value.last(),
+            ended=pl.col("time").filter(is_used).max() + length,
+        )
+        .collect()
+    )
+    has_window = pl.col("begin").is_not_null()
+    counts = [pl.when(has_window).then(pl.col(name).fill_null(0)).alias(name) for name in ("rows", "used")]
+    table = windows.join(measured, on="point", how="left").with_columns(*counts, pl.col("late").fill_null(0))
+    if length:
+        fits = ((pl.col("end") // length) + (-pl.col("begin") // length)).clip(0) * (row_minutes or 0)
+        share = (pl.col("used") * (row_minutes or 0) / pl.when(fits > 0).then(fits)).clip(0, 1)
+        table = table.with_columns(fits=fits, share=share)
+    else:
+        table = table.with_columns(fits=pl.lit(None, pl.Int64), share=pl.lit(None, pl.Float64))
+    is_enough = pl.col("share") >= feature.at_least if length else has_window
+    return table.select(
+        "point",
+        "rows",
+        "late",
+        "share",
+        pl.when(is_enough).then(_finish(feature, row_minutes)).alias("value"),
+        minutes=pl.col("rows") * (row_minutes or 1),
+        worn_minutes=pl.col("used") * (row_minutes or 1),
+        has_window=has_window,
+        has_rows=pl.col("used") > 0,
+    )
+
+
+def _finish(feature: FeatureSection, row_minutes: int | None) -> pl.Expr:
+    """The feature from what was measured; missing where no row was used, but for counts and shares."""
+    used = pl.col("used")
+    if feature.feature == "count":
+        return used.cast(pl.Float64)
+    if feature.feature == "share covered":
+        return pl.col("share")
+    if feature.feature == "minutes since":
+        return (pl.col("time") - pl.col("ended")) / MINUTE
+    value = pl.col("last" if feature.feature == "last" else "sum")
+    if feature.feature == "mean":
+        value = value / used
+    if feature.partial == "scaled":
+        value = value * pl.col("fits") / (used * (row_minutes or 1))
+    return pl.when(used > 0).then(value)
