@@ -90,8 +90,13 @@ def parse_times(name: str, cells: pa.Array, name_row: Place = frame_row, formats
     """Times in one of the formats, or in ISO 8601: in UTC if all have a zone, local if none has."""
     problems = Problems(name_row)
     texts = settle_missing(whole_array(cells), MISSING)
-    parsed = [pc.strptime(texts, format=layout, unit="us", error_is_null=True) for layout in formats]
-    best = min(parsed, key=lambda times: times.null_count, default=None)
+    best = None
+    for layout in formats:
+        times = pc.strptime(texts, format=layout, unit="us", error_is_null=True)
+        if best is None or times.null_count < best.null_count:
+            best = times
+        if best.null_count == texts.null_count:
+            break
     if best is not None and best.null_count < len(best):
         wrong = find_true(pc.and_(best.is_null(), texts.is_valid()))
         if wrong.size:

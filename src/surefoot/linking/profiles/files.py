@@ -27,7 +27,7 @@ HEAD_BYTES = 2**18
 HEAD_RECORDS = 20
 MOST_BYTES = 2**30
 """A file that can only be read at once is no larger, unpacked."""
-BATCH_BYTES = 2**26
+BATCH_BYTES = 2**24
 """A larger table is read in batches of this size."""
 JSON_BYTES = 2**20
 MOST_OBJECT_BYTES = 2**26
@@ -213,6 +213,8 @@ def _stream_tables(file: ExportFile, form: TableForm) -> Iterator[tuple[pa.Table
     from pyarrow import csv as arrow_csv
 
     names = list(file.head.header)
+    # Arrow skips a byte order mark by itself, and is slow with any other encoding.
+    encoding = file.head.encoding.removesuffix("-sig")
     start = 1
     with file.open() as stream:
         try:
@@ -222,7 +224,7 @@ def _stream_tables(file: ExportFile, form: TableForm) -> Iterator[tuple[pa.Table
                     block_size=BATCH_BYTES,
                     column_names=names,
                     skip_rows_after_names=form.header_rows,
-                    encoding=file.head.encoding,
+                    encoding=encoding,
                 ),
                 parse_options=arrow_csv.ParseOptions(delimiter=form.separator, newlines_in_values=True),
                 convert_options=arrow_csv.ConvertOptions(
