@@ -78,7 +78,7 @@ def test_a_stranger_learns_in_two_commands_whether_the_prompts_helped(tmp_path, 
 def test_init_names_the_platform_and_the_way_to_link_measurements(name, tmp_path):
     path = EXAMPLES[name].write(tmp_path / "export")
     message = refuse("init", path, "--out", tmp_path / "study.toml")
-    assert message.endswith(f"link it to your decision points: surefoot link DECISIONS --stream {path}")
+    assert message.endswith(f"link it to your decision points: surefoot link init DECISIONS --stream {path}")
     assert not (tmp_path / "study.toml").exists()
 
 

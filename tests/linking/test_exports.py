@@ -194,3 +194,19 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(FITABASE_NARROW.encode() + b"1,4/12/2016 12:00:00 AM,0\n" * 1000))
     with pytest.raises(sf.InputError, match="holds more than 1 GB"):
         read_export(tmp_path / "a.csv.gz")
+
+
+def test_link_reads_an_export_by_its_profile_and_reports_its_counts(tmp_path):
+    pytest.importorskip("polars", reason="needs Polars: pip install 'surefoot[link]' to run this")
+    (tmp_path / "survey.csv").write_text(QUALTRICS)
+    (tmp_path / "decisions.csv").write_text(
+        "participant,time\np01,2026-03-01T15:02:00Z\np01,2026-03-01T16:00:00Z\np02,2026-03-02T15:30:00Z\n"
+    )
+    (tmp_path / "link.toml").write_text(
+        '[decisions]\nzone = "America/Denver"\n[streams.survey]\nfile = "survey.csv"\nprofile = "qualtrics"\n'
+        '[states.stress]\nstream = "survey"\ncolumn = "Q1"\nfeature = "last"\nminutes = 600\n'
+    )
+    linked = sf.linking.link(tmp_path / "decisions.csv", plan=tmp_path / "link.toml")
+    # The first answer was submitted at 08:02:10 in Denver, 15:02:10 UTC, ten seconds after the first decision.
+    assert linked.table["stress"].to_pylist() == [None, 4, 2]
+    assert ("survey", "in the export: rows without a participant", 1) in linked.list_left_out()

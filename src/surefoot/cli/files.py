@@ -55,7 +55,7 @@ def init(
     except InputError as error:
         if match is None or match.holds_decisions:
             raise
-        remedy = "If it holds measurements, link it to your decision points: surefoot link"
+        remedy = "If it holds measurements, link it to your decision points: surefoot link init"
         raise InputError(f"{error}\n{remedy} DECISIONS --stream {logs}", row=error.row, column=error.column) from error
     for message in draft.warnings:
         application.print_warning(message)

@@ -228,7 +228,10 @@ def open_stream(name: str, section: StreamSection, columns: Sequence[str], sourc
     """A stream from a path or a frame; its columns are checked."""
     files: Sequence[Path] = ()
     is_text = False
-    if isinstance(source, str | Path):
+    unread: dict[str, int] = {}
+    if isinstance(source, str | Path) and section.profile is not None and Path(source).exists():
+        frame, unread = _read_export(Path(source), section)
+    elif isinstance(source, str | Path):
         frame, files, is_text = scan_file(Path(source), section)
     else:
         import narwhals as nw
@@ -244,7 +247,8 @@ def open_stream(name: str, section: StreamSection, columns: Sequence[str], sourc
     if section.profile is not None and section.zone is None and section.zone_column is None and "zone" in given:
         section = section.model_copy(update={"zone_column": "zone"})
     rows = int(frame.select(pl.len()).collect().item())
-    return Stream(name, section, columns, frame, files, is_text, rows, Counter({STRANGER: rows}))
+    left_out = Counter({STRANGER: rows, **unread})
+    return Stream(name, section, columns, frame, files, is_text, left_out.total(), left_out)
 
 
 def scan_file(path: Path, section: StreamSection) -> tuple[pl.LazyFrame, Sequence[Path], bool]:
@@ -252,7 +256,7 @@ def scan_file(path: Path, section: StreamSection) -> tuple[pl.LazyFrame, Sequenc
     if not path.exists():
         raise InputError(f"{path}: there is no such file; name it with --stream, or in the plan from the plan's folder")
     if section.profile is not None:
-        return _read_export(path, section), (), False
+        return _read_export(path, section)[0], (), False
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     try:
         if path.is_dir() or suffix.lower() == ".parquet":
@@ -280,8 +284,8 @@ def _find_separator(path: Path, usual: str) -> str:
     return max((usual, ",", ";", "\t"), key=header.count)
 
 
-def _read_export(path: Path, section: StreamSection) -> pl.LazyFrame:
-    """A table of a platform's export."""
+def _read_export(path: Path, section: StreamSection) -> tuple[pl.LazyFrame, dict[str, int]]:
+    """A table of a platform's export, and the numbers of rows of the export that are in none of its tables."""
     from surefoot.linking.exports import read_export
 
     export = read_export(path, profile=section.profile)
@@ -289,4 +293,5 @@ def _read_export(path: Path, section: StreamSection) -> pl.LazyFrame:
     table = section.table if section.table is not None else names[0]
     if table not in export.streams or (section.table is None and len(names) > 1):
         raise InputError(f"{path}: this export of {export.profile} has the tables {names}; write table = … in the plan")
-    return pl.from_arrow(export.streams[table]).lazy()  # type: ignore[union-attr]
+    unread = {f"in the export: {reason}": count for reason, count in export.left_out.items()}
+    return pl.from_arrow(export.streams[table]).lazy(), unread  # type: ignore[union-attr]
