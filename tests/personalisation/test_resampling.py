@@ -17,10 +17,10 @@ from surefoot.personalisation.resampling import (
     _prepare,
     average_certainty,
     find_certainty,
-    pad_rows,
     run_block,
 )
 from surefoot.rehearsal import Candidate, Environment, TrialDesign, from_study, run_trials, write_trial
+from surefoot.rehearsal.pilot_data import pad_rows
 from surefoot.study.trial_updates import read_policy_versions, read_trial_updates
 
 pytestmark = pytest.mark.filterwarnings("ignore::surefoot.FitWarning")

@@ -7,7 +7,7 @@ from scipy import stats
 from surefoot import Study
 from surefoot.rehearsal import NO_EFFECT, Candidate, CandidateAnswers
 from surefoot.rehearsal.plan import COIN, NEVER, SafetyRule
-from surefoot.rehearsal.recommendation import NONE, Uncertainty, recommend, recommend_overall
+from surefoot.rehearsal.recommendation import NONE, recommend, recommend_overall
 
 RULE = SafetyRule()
 TRIALS = 60
@@ -23,7 +23,7 @@ def make_answers(rng, trials=40, *, candidate="mine", shift=0.0, is_null=False, 
     values |= {"harmed": np.zeros(trials), "updates_done": np.full(trials, 3.0), "updates_refused": np.ones(trials)}
     values |= {"p_value": rng.random(trials), "estimate": rng.normal(size=trials), "standard_error": 1 + rng.random(trials)}
     values |= {"outcome_by_day": rng.random((trials, 3)), "sent_by_day": rng.random((trials, 3))}
-    return CandidateAnswers("here", candidate, None, 0.05, is_null, values | changes, drawn or {}, Uncertainty(people))
+    return CandidateAnswers("here", candidate, None, 0.05, is_null, values | changes, drawn or {}, people)
 
 
 def test_a_mean_has_students_interval():
@@ -63,7 +63,7 @@ def test_blocks_are_joined_in_their_order():
     first = {"outcome": [1.0, 2.0], "no_analysis": ["", "why"], "refused_by": [["rate"], []], "failures": ["", "x"]}
     second = {"outcome": [3.0], "no_analysis": ["why"], "refused_by": [["influence", "rate"]], "failures": ["x"]}
     candidate = Candidate.fixed(Study.parse('[columns]\nparticipant = "p"\ntime = "t"\n[state.mood]'), 0.5, "a")
-    found = CandidateAnswers.join(NO_EFFECT, candidate, 0.05, Uncertainty(), [{"a": first}, {"a": second}])
+    found = CandidateAnswers.join(NO_EFFECT, candidate, 0.05, [{"a": first}, {"a": second}])
     assert found.values["outcome"].tolist() == [1, 2, 3]
     assert found.reasons == ("why",)
     assert found.refusals == {"rate": 2, "influence": 1}

@@ -26,6 +26,7 @@ from surefoot.numerics.parallel import count_cores
 from surefoot.personalisation.result import Personalisation, average_certainty
 from surefoot.policies.policies import Policies
 from surefoot.rehearsal import Candidate, PilotModel, TrialDesign, fit_pilot, run_trials
+from surefoot.rehearsal.pilot_data import pad_rows
 from surefoot.rehearsal.trial_run import Attendance
 from surefoot.simulators.simulator import Seed
 from surefoot.study import Study, StudyLogs, TrialSection
@@ -140,14 +141,6 @@ def find_certainty(logs: Trajectories, version: Codes, policies: Mapping[int, Po
         rules = policies[number].rules_for(people[covered])
         certainty[rows[covered]] = rules.prefers_sending(logs.state[rows[covered]])
     return certainty
-
-
-def pad_rows(logs: Trajectories, values: NDArray[Any], otherwise: Any = np.nan) -> NDArray[Any]:
-    """Values of rows as (people, decision points), each participant's in the order of time."""
-    present = np.arange(int(np.diff(logs.starts).max())) < np.diff(logs.starts)[:, None]
-    padded = np.full(present.shape, otherwise, dtype=values.dtype)
-    padded[present] = values[logs.order]
-    return padded
 
 
 class Block(NamedTuple):

@@ -78,15 +78,15 @@ class Series(NamedTuple):
         return np.asarray(product / np.maximum(np.einsum("rpt,rpt,rpt->r", before, before, self.known[..., lag:]), 1e-12))
 
 
-def compare_frequent(values: Floats, centred: Floats) -> Floats:
+def compare_frequent(means: Floats, centred: Floats) -> Floats:
     """Mean outcome of the half of people that chance prompted more often, less that of the other half, (pilots,)."""
     luck = centred.sum(axis=-1)
-    means = np.nanmean(np.where(np.isnan(values).all(axis=-1, keepdims=True), 0.0, values), axis=-1)
     often = luck > np.median(luck, axis=-1, keepdims=True)
-    count = np.maximum(often.sum(axis=-1), 1)
-    return np.asarray(
-        (means * often).sum(axis=-1) / count - (means * ~often).sum(axis=-1) / np.maximum((~often).sum(axis=-1), 1)
-    )
+
+    def average(chosen: NDArray[np.bool_]) -> Floats:
+        return np.asarray((means * chosen).sum(axis=-1) / np.maximum(chosen.sum(axis=-1), 1))
+
+    return average(often) - average(~often)
 
 
 def measure_pilots(centred: Floats, outcome: Floats, states: Floats, names: list[str]) -> Iterator[tuple[str, bool, Floats]]:
@@ -99,11 +99,11 @@ def measure_pilots(centred: Floats, outcome: Floats, states: Floats, names: list
     yield "effect at once", True, series.measure_response(centred, 0)
     for lag in LAGS:
         yield f"effect {lag} later", True, series.measure_response(centred, lag)
-    yield "people prompted often minus seldom", True, compare_frequent(outcome, centred)
+    means = np.nansum(outcome, axis=-1) / np.maximum(series.known.sum(axis=-1), 1)
+    yield "people prompted often minus seldom", True, compare_frequent(means, centred)
     known = series.known.sum(axis=(1, 2))
     yield "outcome: mean", False, np.nansum(outcome, axis=(1, 2)) / known
     yield "outcome: spread within people", False, np.sqrt(series.squares / known)
-    means = np.nansum(outcome, axis=-1) / np.maximum(series.known.sum(axis=-1), 1)
     yield "outcome: spread between people", False, means.std(axis=-1)
     yield "outcome: autocorrelation", False, series.autocorrelation
     complete = ~np.isnan(outcome) & ~np.isnan(states).any(axis=0)

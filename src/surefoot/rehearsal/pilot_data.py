@@ -1,8 +1,7 @@
 """A pilot as arrays: everybody's decision points side by side."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -51,14 +50,7 @@ class PilotArrays:
         if not isinstance(rows, Trajectories):
             raise InputError(f"a pilot is what study.read gives, or Trajectories; got {type(logs).__name__}")
         _check_pilot(rows, rows.outcome if read is None else read.raw_outcome)
-        lengths = np.diff(rows.starts)
-        present = np.arange(int(lengths.max())) < lengths[:, None]
-
-        def pad(values: NDArray[Any], otherwise: float = np.nan) -> NDArray[Any]:
-            padded = np.full((*present.shape, *values.shape[1:]), otherwise, dtype=np.result_type(values, type(otherwise)))
-            padded[present] = values[rows.order]
-            return padded
-
+        pad = partial(pad_rows, rows)
         points = per_day or _count_points(rows, study)
         recorded, recorded_outcome = _restore_flagged(read, rows, study)
         # With several actions logs hold only the probability of the action taken, so the mean share stands for all.
@@ -68,7 +60,7 @@ class PilotArrays:
         return cls(
             study=study,
             participants=rows.participants,
-            present=present,
+            present=pad(np.ones(len(rows), dtype=bool), False),
             state=pad(rows.state),
             recorded=pad(recorded),
             available=pad(rows.available, False),
@@ -114,6 +106,15 @@ class PilotArrays:
         levels = [(slots == number).astype(np.float64) for number in range(1, int(slots.max()) + 1)]
         day = np.broadcast_to(np.arange(self.present.shape[1]) // self.per_day, self.present.shape)
         return [*levels, day / max(float(day.max()), 1.0)]
+
+
+def pad_rows(logs: Trajectories, values: NDArray[Any], otherwise: Any = np.nan, points: int | None = None) -> NDArray[Any]:
+    """Values of rows as (people, decision points, …), each participant's in the order of time."""
+    lengths = np.diff(logs.starts)
+    present = np.arange(int(lengths.max()) if points is None else points) < lengths[:, None]
+    padded = np.full((*present.shape, *values.shape[1:]), otherwise, dtype=np.result_type(values, type(otherwise)))
+    padded[present] = values[logs.order]
+    return padded
 
 
 def add_doses(sent: Floats, memories: tuple[float, ...]) -> Floats:
@@ -178,26 +179,21 @@ def _find_slots(time: NDArray[Any], per_day: int) -> NDArray[np.int64]:
 def _restore_flagged(read: StudyLogs | None, rows: Trajectories, study: Study) -> tuple[Floats, Floats]:
     """States and outcomes with the values that the screen made missing put back."""
     state = rows.state.copy()
-    outcome = rows.outcome.copy()
     if read is None or read.screen is None:
-        return state, outcome
+        return state, rows.outcome
     screen = read.screen
-    columns: Mapping[str, tuple[int, Any]] = {
+    columns = {
         column: (study.state_names.index(name), kind)
         for name, (column, kind) in study.state_kinds.items()
         if name in study.state_names
     }
     names = screen.flags.column
-    for column in dict.fromkeys(names[screen.marks].tolist()):
-        chosen = screen.marks & (names == column)
-        flagged = screen.flags.row[chosen]
-        if column == study.outcome.column:
-            outcome[flagged] = transform_outcome(screen.values[chosen], study.outcome, Problems())
-        elif column in columns:
-            number, kind = columns[column]
-            state[flagged, number] = (screen.values[chosen] - kind.centre) / kind.scale
-        else:
+    for column in dict.fromkeys(names[screen.marks & (names != study.outcome.column)].tolist()):
+        if column not in columns:
             raise InputError(
                 f"the screen marked '{column}', which is neither a state variable nor the outcome; do not screen it"
             )
-    return state, outcome
+        number, kind = columns[column]
+        chosen = screen.marks & (names == column)
+        state[screen.flags.row[chosen], number] = (screen.values[chosen] - kind.centre) / kind.scale
+    return state, transform_outcome(read.measured_outcome, study.outcome, Problems())

@@ -255,7 +255,7 @@ def _fit_part(
     regression = WithinRegression.of_rows(list(np.moveaxis(x, -1, 0)), y, weight)
     estimate = regression.solve(counts[:1], penalty)
     linear = x @ estimate[0]
-    fitted = _average(np.where(weight > 0, y - linear, np.nan))[:, None] + linear
+    fitted = average_people(np.where(weight > 0, y - linear, np.nan))[:, None] + linear
     residual = np.where(weight > 0, y - fitted, np.nan)
     prior_spread = float(np.nanstd(residual)) / np.sqrt(np.maximum(penalty, 1.0))
     drawn = regression.solve(counts[1:], penalty, prior_spread * rng.standard_normal((len(counts) - 1, len(penalty))))
@@ -292,10 +292,10 @@ def _fit_own_effects(centred: Floats, residual: Floats) -> tuple[Floats, Floats]
 
 def fill_with_means(values: Floats) -> Floats:
     """Missing values become their participant's mean, or that of all."""
-    return np.where(np.isnan(values), _average(values)[:, None], values)
+    return np.where(np.isnan(values), average_people(values)[:, None], values)
 
 
-def _average(values: Floats) -> Floats:
+def average_people(values: Floats) -> Floats:
     """Everybody's mean of known values; that of all for people without any."""
     known = ~np.isnan(values)
     total = np.where(known, values, 0.0).sum(axis=1)

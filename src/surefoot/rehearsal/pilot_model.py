@@ -22,7 +22,6 @@ from surefoot.numerics.random_streams import streams
 from surefoot.rehearsal import pilot_effects
 from surefoot.rehearsal.pilot_data import NO_PILOT, PilotArrays, add_doses
 from surefoot.rehearsal.plan import NO_EFFECT, Environment
-from surefoot.reports.numbers import OutcomeUnit
 from surefoot.simulators.simulator import Seed, Simulator
 from surefoot.study import Study, StudyLogs
 
@@ -221,8 +220,6 @@ class PilotModel(Simulator):
         return drawn
 
     def of(self, people: slice, engine: Engine) -> Self:
-        if people.indices(len(self.participants)) == (0, len(self.participants), 1):
-            return self
         selected = copy(self)
         for name in ("person", "model", "deviation", "factor"):
             setattr(selected, name, getattr(self, name)[..., people])
@@ -359,15 +356,9 @@ class PilotModel(Simulator):
     @property
     def level_error(self) -> float:
         """Standard error of the pilot's mean outcome, between people."""
-        known = ~np.isnan(self.people.outcome)
-        means = np.where(known, self.people.outcome, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-        means = means[known.any(axis=1)]
+        means = pilot_effects.average_people(self.people.outcome)
+        means = means[(~np.isnan(self.people.outcome)).any(axis=1)]
         return float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else 0.0
-
-    @property
-    def unit(self) -> OutcomeUnit:
-        """Of the outcome."""
-        return self.study.outcome_unit
 
     def available(self, state: Array) -> Array | None:
         return self.people.available[self.person, self._rows(state)]

@@ -1,18 +1,4 @@
-"""The answers about every candidate over all trials, and the recommendation by a stated rule (docs/rehearsal.md).
-
-In one environment a candidate is safely better when
-
-1. its mean outcome is significantly higher than the coin's: the one-sided 90 % limit of the paired difference, with the
-   pilot's uncertainty and the simulation's, lies above 0; 2. it is higher than never's with a probability of two thirds;
-3. it does not harm significantly more people than the plan allows, or than the coin;
-4. it does not lose significantly more power against the coin than the plan allows;
-5. its primary analysis does not reject significantly more often than its level where there is no effect.
-
-Of these the candidate with the greatest mean outcome is recommended. Over all environments: one that is recommended in at
-least one of them, is nowhere significantly worse than the coin, and meets 3 to 5 everywhere. The ends of the interval of
-what earlier prompts do are shown and not judged, since the pilot's uncertainty holds them already. Where the model does not
-show the pilot's effects, none is recommended.
-"""
+"""The answers about every candidate over all trials, and the recommendation by the rule that docs/rehearsal.md states."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,14 +38,6 @@ MOSTLY = 0.5
 """Guard rails that refuse more than this share of the updates are named."""
 
 
-@dataclass(frozen=True)
-class Uncertainty:
-    """People in the pilot, and the standard error of their mean outcome; without a pilot nothing is open."""
-
-    people: int = 0
-    level: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class CandidateAnswers:
     """One candidate in one environment over all trials.
@@ -81,8 +59,10 @@ class CandidateAnswers:
     """Measure → a value for each trial with the estimated effects."""
     drawn: Mapping[str, Floats]
     """Measure → a value for each of the same trials with effects drawn from the pilot's uncertainty; empty without them."""
-    uncertainty: Uncertainty = Uncertainty()
-    """Of the pilot."""
+    people: int = 0
+    """In the pilot."""
+    level_error: float = 0.0
+    """The standard error of the pilot's mean outcome."""
     reasons: tuple[str, ...] = ()
     """Why some trials could not be analysed."""
     refusals: Mapping[str, int] = field(default_factory=dict)
@@ -96,9 +76,10 @@ class CandidateAnswers:
         environment: Environment,
         candidate: Candidate,
         level: float,
-        uncertainty: Uncertainty,
         blocks: Iterable[Mapping[str, Any]],
         drawn: Iterable[Mapping[str, Any]] = (),
+        people: int = 0,
+        level_error: float = 0.0,
     ) -> "CandidateAnswers":
         """From the results of blocks in the order of their trials."""
 
@@ -120,7 +101,8 @@ class CandidateAnswers:
             is_null=environment.is_null,
             values=numbers,
             drawn=collect(drawn)[0],
-            uncertainty=uncertainty,
+            people=people,
+            level_error=level_error,
             reasons=tuple(dict.fromkeys(text for text in texts["no_analysis"] if text)),
             refusals=dict(refusals.most_common()),
             failures=tuple(dict.fromkeys(text for text in texts["failures"] if text)),
@@ -147,7 +129,7 @@ class CandidateAnswers:
     @property
     def _degrees(self) -> float:
         """Degrees of freedom: of the people in the pilot and of the simulated trials."""
-        from_pilot = 1 / (self.uncertainty.people - 1) if self.drawn else 0.0
+        from_pilot = 1 / (self.people - 1) if self.drawn else 0.0
         return 1 / (from_pilot + 1 / max(self.trials - 1, 1))
 
     def _pilot_variance(self, values: Floats, drawn: Floats | None) -> float:
@@ -162,7 +144,7 @@ class CandidateAnswers:
             return NOTHING._replace(value=float(known[0])) if len(known) else NOTHING
         variance = float(known.var(ddof=1)) / len(known) + self._pilot_variance(values, drawn)
         if measure in LEVELS:
-            variance += self.uncertainty.level**2
+            variance += self.level_error**2
         interval = t_interval(float(known.mean()), float(np.sqrt(variance)), self._degrees)
         if measure in SHARES:
             return interval._replace(low=max(interval.low, 0.0), high=min(interval.high, 1.0))
@@ -230,7 +212,7 @@ class CandidateAnswers:
             means[name] = {
                 **self.mean(name)._asdict(),
                 "simulation_error": self.simulation_error(name),
-                "spread_of_trials": float(np.hypot(spread, self.uncertainty.level if name in LEVELS else 0.0)),
+                "spread_of_trials": float(np.hypot(spread, self.level_error if name in LEVELS else 0.0)),
             }
         others = {"rejections": self.rejections, "honesty": self.honesty, "refused_updates": self.refused_updates}
         return {
@@ -250,7 +232,7 @@ class CandidateAnswers:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Reasons not to recommend a candidate in an environment: dangers (conditions 3 to 5) and doubts about its gain (1, 2);
+    """Reasons not to recommend a candidate in an environment: dangers (harm, power, type I error) and doubts about its gain;
     it is `worse` where its mean outcome is significantly lower than the coin's."""
 
     candidate: str

@@ -26,7 +26,7 @@ from surefoot.rehearsal.model_checks import check_pilot_model
 from surefoot.rehearsal.pilot_effects import RESAMPLES
 from surefoot.rehearsal.pilot_model import PilotModel, fit_pilot, from_study
 from surefoot.rehearsal.plan import Environment, RehearsalPlan
-from surefoot.rehearsal.recommendation import CandidateAnswers, Uncertainty, recommend, recommend_overall
+from surefoot.rehearsal.recommendation import CandidateAnswers, recommend, recommend_overall
 from surefoot.rehearsal.report import Rehearsal
 from surefoot.rehearsal.trial_blocks import Block, Stage, run_block
 from surefoot.study import Study, StudyLogs
@@ -107,7 +107,7 @@ def rehearse(
     logs = study.read(pilot) if isinstance(pilot, Path) else pilot
     log_checks: tuple[Check, ...] = ()
     checks = None
-    uncertainty = Uncertainty()
+    level_error = 0.0
     if logs is None:
         people = plan.people.model_dump()
         design = plan.design
@@ -117,7 +117,7 @@ def rehearse(
         model = fit_pilot(logs, study, seed=plan.seed, per_day=per_day, draws=max(RESAMPLES, plan.trials))
         checks = check_pilot_model(model, seed=plan.seed)
         log_checks = check_logs(logs, study)
-        uncertainty = Uncertainty(model.effects.people, model.level_error)
+        level_error = model.level_error
     effects = model.effects
     is_unclear = checks is not None and effects.later_is_unclear
     environments = plan.list_environments(has_pilot=checks is not None, is_unclear=is_unclear)
@@ -136,7 +136,13 @@ def rehearse(
     answers = {
         environment.title: {
             candidate.name: CandidateAnswers.join(
-                environment, candidate, plan.rule.level, uncertainty, collect(number, "trials"), collect(number, "draws")
+                environment,
+                candidate,
+                plan.rule.level,
+                collect(number, "trials"),
+                collect(number, "draws"),
+                people=effects.people,
+                level_error=level_error,
             )
             for candidate in stage.candidates
         }
@@ -155,7 +161,7 @@ def rehearse(
         by_environment=by_environment,
         overall=recommend_overall(by_environment, effects.spread, checks.faults if checks is not None else ()),
         spread=effects.spread,
-        unit=model.unit,
+        unit=study.outcome_unit,
         treatment=model.study.treatment_words,
         log_checks=log_checks,
         checks=checks,

@@ -17,28 +17,7 @@ from surefoot.rehearsal.model_checks import PilotChecks
 from surefoot.rehearsal.pilot_effects import PilotEffects
 from surefoot.rehearsal.plan import NEVER, Environment, RehearsalPlan, TrialDesign
 from surefoot.rehearsal.recommendation import CandidateAnswers, Recommendation
-from surefoot.reports.figures import (
-    BLUE,
-    GREY,
-    SERIES,
-    Drawable,
-    add_legend,
-    choose_axes,
-    interval_bars,
-    label_axes,
-    new_figure,
-    new_page_figure,
-)
-from surefoot.reports.numbers import (
-    OutcomeUnit,
-    count_decimals,
-    format_column,
-    format_estimate,
-    format_interval,
-    format_number,
-    format_percent,
-    format_value,
-)
+from surefoot.reports import figures, numbers
 from surefoot.reports.render import inline_svg, render
 from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 
@@ -72,7 +51,7 @@ class Rehearsal(ShownResult):
     """The recommendation over all environments."""
     spread: float
     """Standard deviation of the outcome at available decision points."""
-    unit: OutcomeUnit
+    unit: numbers.OutcomeUnit
     """Of the outcome."""
     treatment: str
     """The study's noun for what is sent."""
@@ -159,7 +138,7 @@ class Rehearsal(ShownResult):
             ("Everything sent before, as often as in the pilot, changes the outcome", self.effects.later),
         ):
             percent = self.unit.describe_difference(change)
-            sentences.append(f"{subject} by {format_estimate(change, str(self.unit))}")
+            sentences.append(f"{subject} by {numbers.format_estimate(change, str(self.unit))}")
             sentences[-1] += f". That is {percent}" if percent else ""
         if self.effects.later_is_unclear:
             sentences.append(
@@ -211,17 +190,17 @@ class Rehearsal(ShownResult):
         console.print(f"\nRecommended: {self.overall.sentence} ({self.trials} trials)", markup=False)
         console.print(f"{self.next_step}.", markup=False)
 
-    def plot(self, environment: str | None = None, *, ax: Drawable = None) -> Axes:
+    def plot(self, environment: str | None = None, *, ax: figures.Drawable = None) -> Axes:
         """The gain of every candidate over a coin in an environment, the first with an effect unless named."""
         environment = environment or self.environments[:2][-1].title
         gains = {name: candidate.mean("over_coin") for name, candidate in list(self.answers[environment].items())[::-1]}
         rows = range(len(gains))
-        axes = choose_axes(ax, width=5.6, height=1.4 + 0.36 * len(gains))
-        values, bars = interval_bars(list(gains.values()))
-        axes.errorbar(values, rows, xerr=bars, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
-        axes.axvline(0, color=GREY, linewidth=1.0)
+        axes = figures.choose_axes(ax, width=5.6, height=1.4 + 0.36 * len(gains))
+        values, bars = figures.interval_bars(list(gains.values()))
+        axes.errorbar(values, rows, xerr=bars, fmt="o", color=figures.BLUE, markersize=5, linewidth=1.6, capsize=3)
+        axes.axvline(0, color=figures.GREY, linewidth=1.0)
         axes.set_yticks(rows, list(gains))
-        label_axes(axes, x=f"mean outcome minus the coin's ({self.unit})", y="", title="Gain over a coin")
+        figures.label_axes(axes, x=f"mean outcome minus the coin's ({self.unit})", y="", title="Gain over a coin")
         return axes
 
     def render_page(self, *, title: str, source: str) -> str:
@@ -240,7 +219,8 @@ class Rehearsal(ShownResult):
             "Simulation error: the standard error of the difference from the coin, over simulated trials.",
             f"Prompted: the share of available decision points with a {self.treatment}. Brackets hold the 10th and the 90th "
             "percentile of people.",
-            f"Harmed: the share of people whose mean outcome is {format_number(self.harm)} or more below that under never.",
+            f"Harmed: the share of people whose mean outcome is {numbers.format_number(self.harm)} or more below that under "
+            "never.",
             "Power: how often the primary analysis finds an effect. Without an effect this is the type I error.",
             "SD / SE: the standard deviation of the estimated effects over their mean standard error. It should be 1.",
         )
@@ -258,7 +238,7 @@ class Rehearsal(ShownResult):
             note = "The mean outcome of every day minus that under never. Bands show the simulation error."
             learning = _draw_curves(gains, root, "Learning", f"mean outcome minus never's ({self.unit})", note)
             note = "Differences for the same people and the same chance, with 95 % intervals."
-            charts = [(self.plot(environment.title, ax=new_page_figure()), note), learning, *charts]
+            charts = [(self.plot(environment.title, ax=figures.new_page_figure()), note), learning, *charts]
         return {
             "environment": environment,
             "recommendation": recommendation,
@@ -277,7 +257,7 @@ def tabulate(answers: Answers) -> list[dict[str, str]]:
         is_named = candidate.sends is None or f"{candidate.sends:g}" in candidate.candidate
         names.append(candidate.candidate if is_named else f"{candidate.candidate} ({candidate.sends:g})")
         low, high = (100 * candidate.mean(name).value for name in ("sent_low", "sent_high"))
-        prompted.append(f"{format_percent(candidate.mean('sent').value, 0)} ({low:.0f} to {high:.0f})")
+        prompted.append(f"{numbers.format_percent(candidate.mean('sent').value, 0)} ({low:.0f} to {high:.0f})")
     columns = {
         "candidate": names,
         "over coin": _show_numbers([candidate.mean("over_coin") for candidate in candidates]),
@@ -285,7 +265,7 @@ def tabulate(answers: Answers) -> list[dict[str, str]]:
         "prompted": prompted,
         "harmed": _show_percents([candidate.mean("harmed") for candidate in candidates]),
         "power": _show_percents([candidate.rejections for candidate in candidates]),
-        "simulation error": format_column([candidate.simulation_error("over_coin") for candidate in candidates]),
+        "simulation error": numbers.format_column([candidate.simulation_error("over_coin") for candidate in candidates]),
         "mean outcome": _show_numbers([candidate.mean("outcome") for candidate in candidates]),
         "25th percentile": _show_numbers([candidate.mean("lower_quarter") for candidate in candidates]),
         "SD / SE": _show_numbers([candidate.honesty for candidate in candidates]),
@@ -298,11 +278,11 @@ def tabulate(answers: Answers) -> list[dict[str, str]]:
 
 
 def _show_numbers(intervals: Sequence[Interval]) -> list[str]:
-    decimals = count_decimals(intervals)
+    decimals = numbers.count_decimals(intervals)
     entries = []
     for interval in intervals:
-        ends = f" ({format_interval(interval, decimals)})" if interval.standard_error > 0 else ""
-        entries.append(f"{format_value(interval, decimals)}{ends}")
+        ends = f" ({numbers.format_interval(interval, decimals)})" if interval.standard_error > 0 else ""
+        entries.append(f"{numbers.format_value(interval, decimals)}{ends}")
     return entries
 
 
@@ -310,24 +290,24 @@ def _show_percents(intervals: Sequence[Interval]) -> list[str]:
     return [
         "–"
         if np.isnan(interval.value)
-        else f"{format_percent(interval.value, 0)} ({100 * interval.low:.0f} to {100 * interval.high:.0f})"
+        else f"{numbers.format_percent(interval.value, 0)} ({100 * interval.low:.0f} to {100 * interval.high:.0f})"
         for interval in intervals
     ]
 
 
 def _draw_curves(curves: Mapping[str, Any], root: float, title: str, y: str, note: str) -> tuple[Axes, str]:
     """Means by day of values (trials, days), with 95 % bands of simulation error; further dashes where colours repeat."""
-    axes = new_figure(width=5.6, height=4.2)[1]
+    axes = figures.new_figure(width=5.6, height=4.2)[1]
     for number, (name, values) in enumerate(curves.items()):
         if np.isnan(values).all():
             continue
         mean = values.mean(axis=0)
         half = 1.96 * values.std(axis=0, ddof=1) / root
-        colour = SERIES[number % len(SERIES)]
-        dash = ("-", "--", ":")[number // len(SERIES) % 3]
+        colour = figures.SERIES[number % len(figures.SERIES)]
+        dash = ("-", "--", ":")[number // len(figures.SERIES) % 3]
         days = np.arange(1, len(mean) + 1)
         axes.plot(days, mean, color=colour, linestyle=dash, linewidth=1.6, label=name)
         axes.fill_between(days, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
-    label_axes(axes, x="day of the participant", y=y, title=title)
-    add_legend(axes, columns=3)
+    figures.label_axes(axes, x="day of the participant", y=y, title=title)
+    figures.add_legend(axes, columns=3)
     return axes, note

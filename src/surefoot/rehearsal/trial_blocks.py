@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from surefoot.effects.analysis import Analysis
 from surefoot.effects.study_effects import estimate_primary_effect
 from surefoot.errors import InputError
+from surefoot.rehearsal.pilot_data import pad_rows
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.plan import COIN, NEVER, Candidate, TrialDesign
 from surefoot.rehearsal.trial_run import DECIDERS, TrialRecord, run_trials
@@ -68,7 +70,11 @@ def run_block(block: Block, stage: Stage) -> dict[str, dict[str, list[Any]]]:
         return run_trials(people, candidates[name], stage.design, seeds=seeds)
 
     compared = {name: run(name) for name in (COIN, NEVER)}
-    outcomes = {name: _pad_outcomes(records, stage.design) for name, records in compared.items()}
+    points = stage.design.decision_points
+    outcomes = {
+        name: [pad_rows(record.measured, record.outcome, points=points) for record in records]
+        for name, records in compared.items()
+    }
     results: dict[str, dict[str, list[Any]]] = {}
     for name, candidate in candidates.items():
         measures: dict[str, list[Any]] = {}
@@ -83,19 +89,6 @@ def run_block(block: Block, stage: Stage) -> dict[str, dict[str, list[Any]]]:
                 measures.setdefault(measure, []).append(value)
         results[name] = measures
     return results
-
-
-def _pad(record: TrialRecord, values: NDArray[Any], points: int) -> Floats:
-    """Values of rows as (people, decision points), NaN after the end."""
-    logs = record.measured
-    inside = np.arange(points) < np.diff(logs.starts)[:, None]
-    padded = np.full(inside.shape, np.nan)
-    padded[inside] = values[logs.order]
-    return padded
-
-
-def _pad_outcomes(records: list[TrialRecord], design: TrialDesign) -> Floats:
-    return np.stack([_pad(record, record.outcome, design.decision_points) for record in records])
 
 
 def _mean(values: Floats, axis: int | None = None) -> Any:
@@ -114,10 +107,11 @@ def summarise_trial(record: TrialRecord, coin: Floats, never: Floats, *, harm: f
     mean outcome more than `harm` below never's.
     """
     points = coin.shape[1]
-    outcome = _pad(record, record.outcome, points)
+    pad = partial(pad_rows, record.measured, points=points)
+    outcome = pad(record.outcome)
     free = record.measured.available
-    sent = _pad(record, np.where(free, record.measured.action > 0, np.nan), points)
-    fallback = _pad(record, np.where(free, record.source == DECIDERS.index("fallback"), np.nan), points)
+    sent = pad(np.where(free, record.measured.action > 0, np.nan))
+    fallback = pad(np.where(free, record.source == DECIDERS.index("fallback"), np.nan))
     means = _mean(outcome, -1)
     shares = _mean(sent, -1)
     over_never = _mean(outcome - never, -1)
