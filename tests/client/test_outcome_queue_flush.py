@@ -72,7 +72,9 @@ def test_what_the_service_did_not_keep_is_set_aside_with_the_reason(connect, ser
         receipts = client.flush()
     assert [receipt.status for receipt in receipts] == ["unknown_decision", "recorded", "timestamp_in_future"]
     lines = [json.loads(line) for line in (tmp_path / "queue" / "set_aside.jsonl").read_text().splitlines()]
-    assert lines[0]["reason"] == "unknown_decision" and "timestamp_in_future" in lines[1]["reason"]
+    assert (
+        lines[0]["reason"] == "unknown_decision: there is no such decision" and "timestamp_in_future" in lines[1]["reason"]
+    )
     assert json.loads(lines[1]["line"])["outcome"] == 9.0 and len(client.queue) == 0
 
 

@@ -105,7 +105,7 @@ MISTAKES = [
     Mistake(
         "an object as a context variable's value",
         ask(request(context={**CONTEXT, "weather": {"a": 1}})),
-        "context.weather is a number, true or false, text of at most 200 characters, or null",
+        "context.weather is a number (a whole one up to 2⁵³), true or false, text of at most 200 characters, or null",
     ),
     Mistake(
         "a number as text",

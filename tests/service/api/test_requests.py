@@ -50,8 +50,14 @@ MISTAKES = {
     ),
     "a nested value": (
         request(context={"weather": {"a": 1}}),
-        "context.weather is a number, true or false, text of at most 200 characters, or null",
+        "context.weather is a number (a whole one up to 2⁵³), true or false, text of at most 200 characters, or null",
         "context.weather",
+    ),
+    "an empty name": (request(context={"": 1}), "names in context have 1 to 100 characters", "context"),
+    "seconds since 1970": (
+        request(timestamp="1700000000"),
+        "write the time as text in ISO 8601 with a zone, like 2026-03-01T09:30:00+01:00",
+        "timestamp",
     ),
     "a list": ([], "the body is a JSON object", None),
 }
@@ -202,3 +208,19 @@ def test_every_reply_has_the_strict_headers_whoever_writes_it(client, monkeypatc
         assert (reply.headers["cache-control"], reply.headers["referrer-policy"]) == ("no-store", "no-referrer")
         style = reply.text.partition("<style>")[2].partition("</style>")[0]
         assert not style or base64.b64encode(hashlib.sha256(style.encode()).digest()).decode() in policy
+
+
+def test_a_number_of_thousands_of_digits_is_named():
+    with pytest.raises(ApiError, match="has 5,000 digits"):
+        parse_strict_json(b"[" + b"9" * 5000 + b"]")
+
+
+def test_who_waits_for_whom_decides_between_408_and_503(client, monkeypatch):
+    """A body that was not read yet because the key is looked up has arrived: the client is not to blame."""
+
+    async def wait(key):
+        await asyncio.sleep(1)
+
+    monkeypatch.setattr(client.app.state.key_lookups, "find", wait)
+    monkeypatch.setattr(requests, "REQUEST_SECONDS", 0.05)
+    assert client.decide().json()["error"]["code"] == "too_slow"

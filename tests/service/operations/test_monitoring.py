@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -16,6 +17,7 @@ import sqlalchemy as sa
 from surefoot.service import access, server
 from surefoot.service.api import requests
 from surefoot.service.app import create_app
+from surefoot.service.operations import monitoring
 from surefoot.service.operations.monitoring import LineFormatter, make_log_settings, request_id
 from surefoot.service.trial.trial import open_trial
 from tests.service.dashboard.pages import sign_in, token
@@ -55,6 +57,12 @@ def test_a_full_disk_is_not_ready_and_is_logged(client, caplog):
     assert statuses == {200, 503}, "the pages that are there are filled first"
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert any("SQLITE_FULL" in line for line in lines)
+
+
+@sqlite_only
+def test_a_disk_with_room_for_readiness_alone_is_not_ready(client, monkeypatch):
+    monkeypatch.setattr(monitoring.shutil, "disk_usage", lambda folder: SimpleNamespace(free=5000))
+    assert client.get("/readyz").json()["error"]["code"] == "disk_full"
 
 
 @postgresql_only

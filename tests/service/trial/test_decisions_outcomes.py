@@ -74,6 +74,7 @@ def test_batches_say_what_became_of_each(client):
     assert [one["status"] for one in results] == ["recorded"] * 3 + ["unknown_decision"]
     again = client.ask("/outcomes", {"outcomes": given}).json()["results"]
     assert [one["status"] for one in again] == ["repeated"] * 3 + ["unknown_decision"]
+    assert (again[3]["message"], again[3]["field"]) == ("there is no such decision", "outcomes.3.decision_id")
     assert count(client.trial) == 3
     assert client.outcome("f" * 32, 1).status_code == 404
 
@@ -117,7 +118,7 @@ def test_one_bad_outcome_of_a_batch_is_refused_alone_with_its_position(client):
     assert [row["status"] for row in results] == ["refused", "timestamp_in_future", *["refused"] * 3, "recorded"]
     assert [row["field"] for row in results] == [
         "outcomes.0.outcome",
-        None,
+        "outcomes.1.timestamp",
         "outcomes.2.decision_id",
         "outcomes.3",
         "outcomes.4.tim",

@@ -41,6 +41,7 @@ PUBLIC = "public"
 """The tag of routes that need no key; the tag of any other route is the role that may use it."""
 STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 MAXIMUM_DEPTH = 20  # ours need four
+MAXIMUM_DIGITS = 309
 TIME = "write the time in ISO 8601 with a zone, like 2026-03-01T09:30:00+01:00"
 PARTICIPANT = "participant_id may hold letters, digits, . _ - (1 to 64 of them, not dots alone)"
 FIELDS = {
@@ -66,7 +67,7 @@ KINDS = {
     "string_type": "{field} is text, in quotes",
     "list_type": "{field} is a list",
     "dict_type": "{field} is an object of names and values",
-    "model_attributes_type": "the body is a JSON object",
+    "model_attributes_type": "{field} is a JSON object",
     "json_invalid": "the body is not JSON",
     "timezone_aware": TIME,
     "datetime_parsing": TIME,
@@ -74,7 +75,7 @@ KINDS = {
     "datetime_type": TIME,
 }
 UNIONS = {
-    "context": "{field} is a number, true or false, text of at most 200 characters, or null",
+    "context": "{field} is a number (a whole one up to 2⁵³), true or false, text of at most 200 characters, or null",
     "outcome": "outcome is a finite number, or null where it is known to be missing",
     "action_prob": "action_prob is a number from 0 to 1",
 }
@@ -137,6 +138,7 @@ class _Exchange:
         self._abandoned = False
         self._taken = 0
         self._body_is_complete = scope["method"] == "GET"
+        self._waits_for_client = False
         self._id = secrets.token_hex(8)
         request_id.set(self._id)
 
@@ -147,7 +149,9 @@ class _Exchange:
             raise ApiError(413, "too_large", message, headers={"Connection": "close"})
 
     async def receive(self) -> Any:
+        self._waits_for_client = not self._body_is_complete
         message = await self._receive()
+        self._waits_for_client = False
         self._taken += len(message.get("body", b""))
         self._body_is_complete = not message.get("more_body", False)
         self.check_size(self._taken)
@@ -172,7 +176,7 @@ class _Exchange:
         """Answer in place of what takes too long; whatever it sends later is dropped."""
         if self._started:
             return
-        if self._body_is_complete:
+        if not self._waits_for_client:
             self._scope.setdefault("state", {})["cause"] = f"no answer in {REQUEST_SECONDS:g} seconds"
             error = (503, "too_slow", "the service or its database is too slow; send it again", {"Retry-After": "5"})
         else:
@@ -301,6 +305,8 @@ def describe_validation_error(error: dict[str, Any]) -> tuple[str, str | None]:
     if error["type"] == "unknown_field":
         location.append(error["ctx"]["field"])
         return str(error["msg"]), ".".join(location)
+    if location[-1:] == ["[key]"]:
+        return f"names in {location[0]} have 1 to 100 characters", location[0]
     for name, words in UNIONS.items():
         if name in location and error["type"] not in ("missing", "dict_type", "too_long"):
             inside = location[: location.index(name) + (2 if name == "context" else 1)]
@@ -342,6 +348,13 @@ def _parse_finite(text: str) -> float:
     return number
 
 
+def _parse_whole(text: str) -> int:
+    """A whole number; Python refuses those of several thousand digits by a ValueError."""
+    if len(text) > MAXIMUM_DIGITS:
+        raise ApiError(400, "number_too_large", f"{text[:20]}… has {len(text):,} digits; numbers are below 1.8e308")
+    return int(text)
+
+
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Python would keep the last value of a name, other readers the first."""
     fields = dict(pairs)
@@ -351,4 +364,9 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-_DECODER = json.JSONDecoder(parse_constant=_parse_finite, parse_float=_parse_finite, object_pairs_hook=_refuse_duplicates)
+_DECODER = json.JSONDecoder(
+    parse_constant=_parse_finite,
+    parse_float=_parse_finite,
+    parse_int=_parse_whole,
+    object_pairs_hook=_refuse_duplicates,
+)

@@ -81,7 +81,10 @@ def _record_batch(trial: Trial, items: Sequence[Outcome | InvalidOutcome]) -> li
     receipts = []
     for position, item in enumerate(items):
         if isinstance(item, Outcome):
-            receipts.append(next(recorded))
+            receipt = next(recorded)
+            _, message, field = OUTCOME_ERRORS.get(receipt["status"], (None, None, None))
+            located = field and f"outcomes.{position}.{field}"
+            receipts.append({**receipt, "message": receipt["message"] or message, "field": located})
             continue
         problem = {**item.problem, "loc": ("outcomes", position, *item.problem["loc"])}
         message, field = describe_validation_error(problem)

@@ -6,10 +6,12 @@ Logs and metrics never hold a state, a key or anything that a client sent.
 import json
 import logging
 import os
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -145,9 +147,15 @@ class Metrics:
         return lines
 
 
+ROOM = 1_000_000
+"""Bytes that a group of decisions may need: the row of readiness alone would still fit on a disk that is full for them."""
+
+
 def write_readiness(database: Database) -> None:
     """Write one row to the disk in a transaction like those of decisions; raises what the database raises when it is full,
     read-only or away."""
+    if database.is_sqlite and shutil.disk_usage(Path(str(database.engine.url.database)).parent).free < ROOM:
+        raise ApiError(503, "disk_full", "the database's disk is full; make space")
     with database.transaction(alone=True) as connection:
         if schema_version(database, connection) != newest_schema_version():
             raise ApiError(503, "old_database", "the database has another schema version; run surefoot db upgrade")

@@ -44,7 +44,8 @@ def error_body(code: str, message: str, field: str | None = None) -> dict[str, A
 
 
 def _text(value: Any) -> Any:
-    if not isinstance(value, str | datetime):
+    # Digits alone would be read as seconds since 1970.
+    if not isinstance(value, str | datetime) or (isinstance(value, str) and value.replace(".", "").isdigit()):
         raise ValueError("write the time as text in ISO 8601 with a zone, like 2026-03-01T09:30:00+01:00")
     return value
 
