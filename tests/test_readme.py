@@ -207,7 +207,7 @@ def test_what_is_said_about_the_screen_was_measured():
     found = json.loads((ROOT / "benchmarks/screening.json").read_text(encoding="utf-8"))
     whole, others = (found["heartsteps_v1"][name]["0.9"] for name in ("whole file", "other people"))
     page = (ROOT / "docs/heartsteps-v1.md").read_text(encoding="utf-8")
-    for name, row in (("the screen, threshold 0.9", whole), ("the same, with what other people's records taught", others)):
+    for name, row in (("the screen, threshold 0.9", whole), ("the same, learned from other people", others)):
         numbers = f"{row['precision']:.2f} | {row['recall']:.2f} | {100 * row['recorded values flagged']:.1f} %"
         assert f"| {name} | {numbers} |" in page
     results = " ".join((ROOT / "docs/results.md").read_text(encoding="utf-8").split())
