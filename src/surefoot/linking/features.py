@@ -8,7 +8,7 @@ from surefoot.linking.times import DAY, MINUTE
 SHORTEST_BUCKET = 10 * MINUTE
 
 
-def join_windows(rows: pl.DataFrame, windows: pl.DataFrame, length: int) -> pl.LazyFrame:
+def join_windows(rows: pl.DataFrame, windows: pl.DataFrame, length: int, *, in_order: bool) -> pl.LazyFrame:
     """Every row with every window that holds it whole: begin ≤ time and time + length ≤ end, or time < end for an event.
 
     Both are joined by participant and bucket of time, so that the engine compares neighbours only.
@@ -23,7 +23,7 @@ def join_windows(rows: pl.DataFrame, windows: pl.DataFrame, length: int) -> pl.L
     return (
         rows.lazy()
         .with_columns(bucket=time // bucket)
-        .join(spans.lazy().explode("bucket"), on=["participant", "bucket"], maintain_order="left")
+        .join(spans.lazy().explode("bucket"), on=["participant", "bucket"], maintain_order="left" if in_order else "none")
         .filter(time >= pl.col("begin"), ends_inside)
     )
 
@@ -39,19 +39,19 @@ def compute_feature(
     is_known = pl.col("time").is_not_null()
     if feature.is_state:
         is_known = pl.col("received").is_null() | (pl.col("received") <= pl.col("decision"))
-    is_used = is_known & pl.col("worn")
-    value = pl.col("value").filter(is_used)
+    used_value = pl.col("value").filter("is_used")
+    measure = {
+        "last": used_value.last(),
+        "minutes since": pl.col("time").filter("is_used").max() + length,
+    }.get(feature.feature, pl.col("used_value").sum())
+    is_used = pl.col("is_known") & pl.col("worn")
     measured = (
-        join_windows(rows, windows, length)
+        join_windows(rows, windows, length, in_order=feature.feature == "last")
+        .with_columns(is_known=is_known)
+        .with_columns(is_used=is_used, used_value=pl.when(is_used).then("value"))
         .group_by("point")
-        .agg(
-            rows=is_known.sum(),
-            used=is_used.sum(),
-            late=is_known.not_().sum(),
-            sum=value.sum(),
-            last=value.last(),
-            ended=pl.col("time").filter(is_used).max() + length,
-        )
+        .agg(total=pl.len(), rows=pl.col("is_known").sum(), used=pl.col("is_used").sum(), measure=measure)
+        .with_columns(late=pl.col("total") - pl.col("rows"))
         .collect()
     )
     has_window = pl.col("begin").is_not_null()
@@ -85,8 +85,8 @@ def _finish(feature: FeatureSection, row_minutes: int | None) -> pl.Expr:
     if feature.feature == "share covered":
         return pl.col("share")
     if feature.feature == "minutes since":
-        return (pl.col("time") - pl.col("ended")) / MINUTE
-    value = pl.col("last" if feature.feature == "last" else "sum")
+        return (pl.col("time") - pl.col("measure")) / MINUTE
+    value = pl.col("measure")
     if feature.feature == "mean":
         value = value / used
     if feature.partial == "scaled":
