@@ -174,6 +174,9 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Folder to write; an earlier demo in it is replaced.")] = Path(
         "surefoot-demo"
     ),
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write raw files for `surefoot link` instead: decisions, minute steps, a survey.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated trial.")] = 0,
     open_page: Annotated[
         bool | None,
@@ -187,6 +190,9 @@ def demo(
     that made them.
     """
     replace = _check_folder(folder)
+    if raw:
+        _write_raw(folder, seed, replace=replace, as_json=as_json)
+        return
     with new_folder(folder, replace=replace) as made:
         summary = _run_steps(made, folder.name, seed)
     page = (folder / "index.html").resolve()
@@ -203,6 +209,24 @@ def demo(
         import webbrowser
 
         webbrowser.open(page.as_uri())
+
+
+def _write_raw(folder: Path, seed: int, *, replace: bool, as_json: bool) -> None:
+    from surefoot.datasets.demo_raw import simulate_raw
+
+    texts = simulate_raw(seed)
+    with new_folder(folder, replace=replace) as made:
+        for name, text in texts.items():
+            (made / name).write_text(text, encoding="utf-8")
+        inputs = {name: _hash_file(made / name) for name in texts}
+        (made / "demo.json").write_text(
+            json_text({"format": FORMAT, "seed": seed, "inputs": inputs}) + "\n", encoding="utf-8"
+        )
+    if as_json:
+        print_json({"folder": str(folder), "files": list(texts)})
+        return
+    typer.echo(f"Written: {', '.join(f'{folder}/{name}' for name in texts)}\nNext:\n  cd {folder}")
+    typer.echo("  surefoot link init decisions.csv --stream steps.csv --stream survey.csv")
 
 
 def _check_folder(folder: Path) -> bool:

@@ -33,7 +33,7 @@ LINK_EXAMPLES = """**Examples**
 
     surefoot link init decisions.csv --stream steps.csv --stream survey.csv
 
-    surefoot link decisions.csv --plan link.toml --out logs.parquet --html link.html
+    surefoot link decisions.csv --plan link.toml --out logs.parquet --study study.toml --html link.html
 
     surefoot link decisions.csv --stream steps=other/steps.parquet --out logs.csv
 """
@@ -52,6 +52,10 @@ def link(
     out: Annotated[
         Path, typer.Option(help="The logs to write: .parquet or .csv.", callback=application.check_writable)
     ] = Path("logs.parquet"),
+    study: Annotated[
+        Path | None,
+        typer.Option(help="Also write a first study file for the logs.", callback=application.check_writable),
+    ] = None,
     html: application.HtmlFile = None,
     as_json: application.AsJson = False,
 ) -> None:
@@ -63,6 +67,8 @@ def link(
     from surefoot.linking import LinkPlan
     from surefoot.linking import link as link_files
 
+    if study is not None and study.is_file():
+        raise InputError(f"{study}: is already there; choose another name with --study")
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise InputError(f"{out}: linked logs are written as .parquet or .csv; name the file so")
     streams = _name_streams(stream or [], LinkPlan.load(plan))
@@ -70,13 +76,17 @@ def link(
         linked = link_files(decisions, streams, plan=plan, progress=progress)
     source = f"{decisions.name}, linked as {plan.name} says"
     page = linked.to_html(title=f"{decisions.name}: from raw files to decision points", source=source) if html else ""
+    draft = linked.draft_study(out.name) if study is not None else None
+    for message in () if draft is None else draft.warnings:
+        application.print_warning(message)
     linked.write(out)
-    with application.write_outputs({html: page}):
+    with application.write_outputs({html: page, study: "" if draft is None else draft.text}):
         if as_json:
             application.print_json({"out": str(out), **linked.to_dict()})
         else:
             linked.print_summary(application.make_console())
-            typer.echo(f"Written: {out}\nNext: surefoot init {out}")
+            following = f"effects {out}" if study is not None else f"link {decisions} --study study.toml"
+            typer.echo(f"Written: {out}\nNext: surefoot {following}")
 
 
 def _name_streams(texts: list[str], plan: Any) -> dict[str, Path]:
@@ -115,4 +125,4 @@ def init(
     write_texts({out: draft.text})
     words = "" if out == PLAN else f" --plan {out}"
     typer.echo(f"Written: {out}\nRead it and correct the guesses. Then:")
-    typer.echo(f"  surefoot link {decisions}{words} --out logs.parquet --html link.html")
+    typer.echo(f"  surefoot link {decisions}{words} --out logs.parquet --study study.toml --html link.html")

@@ -7,14 +7,14 @@ from surefoot.linking.plan import LinkPlan
 
 if TYPE_CHECKING:
     from surefoot.linking.linked import Linked
-    from surefoot.linking.linking import link
+    from surefoot.linking.linking import compute_context, link
 
-__all__ = ["LinkPlan", "Linked", "link"]
+__all__ = ["LinkPlan", "Linked", "compute_context", "link"]
 
 
 def __getattr__(name: str) -> Any:
     # Exports are read without Polars, which is an extra.
-    if name not in ("Linked", "link"):
+    if name not in __all__:
         raise AttributeError(f"module 'surefoot.linking' has no attribute '{name}'")
     try:
         from surefoot.linking import linked, linking
@@ -22,4 +22,4 @@ def __getattr__(name: str) -> Any:
         if error.name != "polars":
             raise
         raise InputError("linking raw files needs Polars; install it with: pip install 'surefoot[link]'") from error
-    return {"Linked": linked.Linked, "link": linking.link}[name]
+    return getattr(linked if name == "Linked" else linking, name)

@@ -15,7 +15,7 @@ from surefoot.linking.exports import Match, find_profile, read_export
 from surefoot.linking.plan import LinkPlan, StreamSection, TimesSection
 from surefoot.linking.streams import scan_file
 from surefoot.linking.times import MINUTE, split_times
-from surefoot.study.column_guesses import ROLES
+from surefoot.study.column_guesses import PLATFORMS, ROLES
 
 EXAMINED_ROWS = 20_000
 LONGEST_ROW = 60
@@ -183,7 +183,8 @@ def _describe_rows(frame: pl.DataFrame, participant: str, time: str) -> list[str
 
 def _list_numbers(frame: pl.DataFrame) -> list[str]:
     taken = {_guess(role, frame.columns) for role in PATTERNS}
-    return [name for name, kind in frame.schema.items() if kind.is_numeric() and name not in taken]
+    numbers = [name for name, kind in frame.schema.items() if kind.is_numeric() and name not in taken]
+    return [name for name in numbers if not any(re.match(form, name) for _, form in PLATFORMS.values())]
 
 
 def _propose_features(name: str, lines: list[str], columns: list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from surefoot.reports.figures import Drawable
+    from surefoot.study.draft import StudyDraft
 
 LISTED = 200
 """Decision points without a record that a page lists."""
@@ -103,6 +104,32 @@ class Linked(ShownResult):
             raise InputError(f"{path}: linked logs are written as .parquet or .csv; name the file so")
         with atomic_write(path) as temporary:
             writers[path.suffix.lower()](self.table, temporary)
+
+    def draft_study(self, name: str = "logs.parquet") -> StudyDraft:
+        """A first `study.toml` for the logs in a file of this name: the plan's states, and its first outcome.
+
+        Columns about windows after the decision are no states, so the draft does not see them.
+        """
+        import tempfile
+
+        from surefoot.study.draft import draft_study
+
+        outcome = next(iter(self.plan.outcomes), None)
+        given = set(self.plan.features) - {outcome}
+        hidden = set(self.coverage_columns) | (given - set(self.plan.states))
+        hidden |= {str(self.plan.decisions.zone_column)}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, name)
+            shown = self.table.select([column for column in self.table.column_names if column not in hidden])
+            replace(self, table=shown).write(path)
+            return draft_study(path, outcome=outcome)
+
+    @property
+    def coverage_columns(self) -> list[str]:
+        """Columns that say how much of a window has data."""
+        endings = ("rows", "minutes", "share", "worn_minutes")
+        names = {f"{feature}_{ending}" for feature in self.plan.features for ending in endings}
+        return [column for column in self.table.column_names if column in names]
 
     def to_frame(self, backend: str | None = None) -> Any:
         """The logs as a table of pandas, polars or pyarrow."""

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,63 @@ def link(
         participants=len(people),
         day=day,
     )
+
+
+def compute_context(
+    plan: "LinkPlan | str | Path",
+    streams: Mapping[str, Any],
+    *,
+    participant: str,
+    time: datetime,
+    zone: str | None = None,
+    earlier: Sequence[datetime] = (),
+) -> dict[str, float | None]:
+    """The states of the plan at one moment, by the code of `link`: the context that a client sends to the service.
+
+    Parameters
+    ----------
+    plan
+        The plan by which the logs were linked.
+    streams
+        Name in the plan → path or table with the rows so far.
+    participant
+        Whose decision point it is.
+    time
+        Of the decision, with a time zone.
+    zone
+        IANA name of the participant's zone; that of the plan unless given.
+    earlier
+        Times of earlier decisions, for windows since the previous one.
+
+    Returns
+    -------
+    dict
+        State → value, None where it is missing.
+
+    Examples
+    --------
+    >>> from datetime import UTC
+    >>> text = '[streams.s]\\n[states.answers]\\nstream = "s"\\nfeature = "count"\\nminutes = 60'
+    >>> rows = pa.table({"participant": ["a"], "time": ["2026-03-02T08:00:00Z"]})
+    >>> compute_context(LinkPlan.parse(text), {"s": rows}, participant="a", time=datetime(2026, 3, 2, 8, 30, tzinfo=UTC))
+    {'answers': 1.0}
+    """
+    plan = plan if isinstance(plan, LinkPlan) else LinkPlan.load(plan)
+    times = [moment.isoformat() for moment in (*earlier, time)]
+    update: dict[str, Any] = {
+        "participant": "participant",
+        "time": "time",
+        "time_format": None,
+        "time_unit": None,
+        "expected": (),
+    }
+    if zone is not None or plan.decisions.zone_column is not None:
+        update |= {"zone": zone, "zone_column": None}
+    decisions = plan.decisions.model_copy(update=update)
+    table = pa.table({"participant": [str(participant)] * len(times), "time": times})
+    linked = link(table, streams, plan=plan.model_copy(update={"decisions": decisions, "outcomes": {}}))
+    values = linked.table.slice(len(earlier)).to_pylist()[0]
+    return {name: values[name] for name in plan.states}
 
 
 def read_decisions(source: Any, plan: LinkPlan) -> tuple[pa.Table, pl.DataFrame]:
