@@ -20,6 +20,14 @@ def test_types_are_streams_in_utc(tmp_path):
     assert streams["Workout"]["duration"].to_pylist() == [31.5]
 
 
+def test_records_after_a_correlation_are_read(tmp_path):
+    steps = APPLE[APPLE.index(" <Record") : APPLE.index('value="120"/>') + len('value="120"/>')]
+    (tmp_path / "export.xml").write_text(APPLE.replace("</HealthData>", f"{steps}\n</HealthData>"))
+    export = read_export(tmp_path / "export.xml")
+    assert export.streams["StepCount"]["value"].to_pylist() == [120, 98, 120]
+    assert export.left_out["records that a Correlation repeats"] == 1
+
+
 LAUGHS = (
     '<!DOCTYPE HealthData [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>'
     '<HealthData><Record type="T" startDate="2026-03-01 08:00:00 -0700" value="&b;"/></HealthData>'

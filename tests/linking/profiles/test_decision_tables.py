@@ -33,3 +33,9 @@ def test_groups_and_times_of_requests(tmp_path):
     (tmp_path / "a.csv").write_text(text)
     export = read_export(tmp_path / "a.csv")
     assert export.reason.endswith("participants are taken from group_id, times from request_timestamp")
+
+
+def test_an_empty_column_stays(tmp_path):
+    (tmp_path / "a.csv").write_text(JUSTIN.replace('"{""clicks"": 4}"', ""))
+    decisions = read_export(tmp_path / "a.csv").streams["decisions"]
+    assert decisions["outcome"].to_pylist() == [None, None]
