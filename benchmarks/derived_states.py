@@ -12,17 +12,16 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 import time
 from collections import Counter
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from service import STUDY, WHEN, binaries, cluster, served  # noqa: E402
+from service import STUDY, WHEN, empty_database, parse_attack, served  # noqa: E402
 from surefoot import Study  # noqa: E402
 from surefoot.service import access  # noqa: E402
 from surefoot.service.operations.verification import replay, verify  # noqa: E402
@@ -157,17 +156,9 @@ def judge(trial):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--decisions", type=int, default=50_000)
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], nargs="+", default=["sqlite", "postgresql"])
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "derived_states.json")
-    wanted = parser.parse_args()
-    if "postgresql" in wanted.database and binaries() is None:
-        raise SystemExit("PostgreSQL is not installed: apt-get install postgresql")
+    wanted = parse_attack(parser, "derived_states.json")
     for kind in wanted.database:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            cluster(binaries()) if kind == "postgresql" else nullcontext() as server,
-        ):
-            url = f"sqlite:///{folder}/trial.db" if server is None else f"{server}/postgres"
+        with empty_database(kind) as (url, folder):
             found = attack(url, folder, wanted.decisions)
         print(json.dumps({kind: found}, indent=2), flush=True)
         results = json.loads(wanted.out.read_text(encoding="utf-8")) if wanted.out.exists() else {}

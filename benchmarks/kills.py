@@ -13,23 +13,23 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import sqlalchemy as sa
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT)]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 from tests.service.support.client import request  # noqa: E402
-from tests.service.support.postgres import as_server, binaries, cluster  # noqa: E402
+from tests.service.support.postgres import as_server, binaries  # noqa: E402
 from tests.service.support.servers import ForkedServer, forking  # noqa: E402
 from tests.service.support.trials import STUDY  # noqa: E402
 
+from service import empty_database, parse_attack  # noqa: E402
 from surefoot import Study  # noqa: E402
 from surefoot.service import access  # noqa: E402
 from surefoot.service.database.schema import decisions, outcomes, updates  # noqa: E402
@@ -210,19 +210,10 @@ def judge(trial, loads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], nargs="+", default=["sqlite", "postgresql"])
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "kills.json")
-    wanted = parser.parse_args()
-    if "postgresql" in wanted.database and binaries() is None:
-        raise SystemExit("PostgreSQL is not installed: apt-get install postgresql")
+    wanted = parse_attack(parser, "kills.json")
     found = json.loads(wanted.out.read_text(encoding="utf-8")) if wanted.out.exists() else {}
     for kind in wanted.database:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            cluster(binaries()) if kind == "postgresql" else nullcontext() as server,
-            forking() as parent,
-        ):
-            url = f"sqlite:///{folder}/trial.db" if server is None else f"{server}/postgres"
+        with empty_database(kind) as (url, folder), forking() as parent:
             found[kind] = run(wanted.kills, url, folder, parent)
         print(json.dumps({kind: found[kind]}, indent=2))
         wanted.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

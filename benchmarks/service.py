@@ -322,6 +322,23 @@ def summarise(times, processor):
     return result
 
 
+def parse_attack(parser, name):
+    """The arguments of an attack that runs on one kind of database after the other, and adds to a file of results."""
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], nargs="+", default=["sqlite", "postgresql"])
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / name)
+    wanted = parser.parse_args()
+    if "postgresql" in wanted.database and binaries() is None:
+        raise SystemExit("PostgreSQL is not installed: apt-get install postgresql")
+    return wanted
+
+
+@contextmanager
+def empty_database(kind):
+    """The URL of a database that is gone afterwards, and a folder."""
+    with tempfile.TemporaryDirectory() as folder, cluster(binaries()) if kind == "postgresql" else nullcontext() as server:
+        yield f"sqlite:///{folder}/trial.db" if server is None else f"{server}/postgres", folder
+
+
 @contextmanager
 def postgres_database(server):
     parsed = make_url(server).set(drivername="postgresql+psycopg")
