@@ -10,7 +10,9 @@ DOCS = Path(__file__).parents[1] / "docs"
 MADE = ("mistakes.md", "reproduction")
 LONGEST = 30
 
-BLOCKS = re.compile(r"^---\n.*?\n---$|^( *)(```|~~~).*?^\1\2 *$|^\$\$.*?\$\$$|<!--.*?-->|<(svg|style|pre|table)\b.*?</\3>", re.S | re.M)
+BLOCKS = re.compile(
+    r"^---\n.*?\n---$|^( *)(```|~~~).*?^\1\2 *$|^\$\$.*?\$\$$|<!--.*?-->|<(svg|style|pre|table)\b.*?</\3>", re.S | re.M
+)
 LIST_ITEM = re.compile(r"(?:[-*+]|\d+\.) ")
 NO_PROSE = re.compile(r"#|\||!!! |\?\?\? |!\[|=== ")
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|et al|vs|cf|Fig)\.")

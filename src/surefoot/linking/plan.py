@@ -182,7 +182,7 @@ class LinkPlan(Section):
     60.0
     """
 
-    noun: ClassVar[str] = "plan"
+    _noun: ClassVar[str] = "plan"
     decisions: DecisionsSection = DecisionsSection()
     streams: dict[Text, StreamSection]
     states: dict[Text, StateSection] = Field(default_factory=dict)

@@ -30,7 +30,7 @@ class Section(BaseModel):
     """A section of the file: unknown keys are errors, and nothing changes later."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
-    noun: ClassVar[str] = "study"
+    _noun: ClassVar[str] = "study"
     """What messages call the file."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -114,7 +114,7 @@ def explain_error(error: ValidationError, text: str, name: str, model: type[Sect
         mistakes.append((kind == "missing", line, ".".join(key), words))
     _, line, column, words = min(mistakes)
     others = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-    subject = f"key '{column}'" if column else f"the {model.noun}"
+    subject = f"key '{column}'" if column else f"the {model._noun}"
     return InputError(f"{name}: line {line}, {subject}: {words}{others}", column=column or None)
 
 
@@ -128,7 +128,7 @@ def list_mistakes(error: ValidationError, model: type[Section]) -> Iterator[tupl
             valid = _list_valid_keys(model, key[:-1])
             words = f"unknown key{did_you_mean(key[-1], valid)}; valid here are {', '.join(valid)}"
         elif kind == "missing":
-            words = f"is missing; every {model.noun} needs it"
+            words = f"is missing; every {model._noun} needs it"
         elif key == ("state",):
             words = "write a section [state.NAME] for every state variable, at least one"
         elif isinstance(cause, KeyedError):
