@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 
 from surefoot.linking import LinkPlan, link
+from surefoot.linking.exports import read_export
+from surefoot.linking.streams import UNREADABLE_END
 from tests.reference import linking as literal
 
 ZONES = ("Europe/Zurich", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe")
@@ -185,13 +187,12 @@ def test_the_future_never_reaches_a_state(seed):
     assert not before.select(list(OUTCOMES)).slice(0, 1).equals(after.select(list(OUTCOMES)).slice(0, 1))
 
 
-def link_steps(decisions, times, *, extra="", stream="", values=None, **columns):
+def link_steps(decisions, times, *, extra="", stream="row_minutes = 1", values=None, **columns):
     """One participant, `a`, with a sum over the hour before and the half hour after."""
     plan = f"""
 [decisions]
 {extra}
 [streams.watch]
-row_minutes = 1
 {stream}
 [states.before]
 stream = "watch"
@@ -252,11 +253,63 @@ def test_hours_that_clocks_skip_or_repeat_are_counted():
         link_steps(["2026-10-25T02:30:00"], times, extra=zone)
 
 
+def test_a_row_over_the_decision_is_neither_state_nor_outcome():
+    times = [
+        "2026-03-02T09:10:00",
+        "2026-03-02T09:25:00",
+        "2026-03-02T09:30:00",
+        "2026-03-02T09:00:00",
+        "2026-03-02T09:05:00",
+    ]
+    until = ["2026-03-02T09:30:00", "2026-03-02T08:31:00Z", "2026-03-02T09:40:00", "", "2026-03-02T09:04:00"]
+    zone = 'zone = "Europe/Zurich"'
+    stream = 'ends = "until"'
+    linked = link_steps(["2026-03-02T09:30:00"], times, extra=zone, stream=stream, until=until, values=[2, 30, 7, 100, 1000])
+    (row,) = linked.table.to_pylist()
+    assert (row["before"], row["after"]) == (2, 7)
+    assert linked.streams[0].left_out == {UNREADABLE_END: 2}
+
+
+def test_the_end_that_apple_writes_keeps_later_steps_out_of_a_state(tmp_path):
+    path = tmp_path / "export.xml"
+    record = (
+        '<Record type="HKQuantityTypeIdentifierStepCount" startDate="2026-03-02 08:{}:00 +0000" endDate="{}" value="{}"/>'
+    )
+    lines = [
+        record.format("10", "2026-03-02 08:20:00 +0000", 5),
+        record.format("25", "2026-03-02 08:35:00 +0000", 900),
+    ]
+    path.write_text("<HealthData>" + "\n".join(lines) + "</HealthData>")
+    plan = """
+[streams.steps]
+profile = "apple-health"
+[states.before]
+stream = "steps"
+column = "value"
+feature = "sum"
+minutes = 60
+"""
+    points = pa.table({"participant": [read_export(path).streams["StepCount"]["participant"][0].as_py()]})
+    points = points.append_column("time", pa.array(["2026-03-02T08:30:00Z"]))
+    assert link(points, {"steps": path}, plan=LinkPlan.parse(plan)).table["before"].to_pylist() == [5]
+
+
+def test_local_arrivals_are_in_the_zone_of_their_row():
+    stream = 'row_minutes = 1\nreceived = "arrived"'
+    times = ["2026-03-02T09:00:00", "2026-03-02T09:01:00"]
+    arrived = ["2026-03-02T09:10:00", "2026-03-02T09:40:00"]
+    zone = 'zone = "America/New_York"'
+    linked = link_steps(["2026-03-02T09:30:00"], times, extra=zone, stream=stream, arrived=arrived, values=[2, 30])
+    assert linked.table["before"].to_pylist() == [2]
+
+
 def test_rows_that_came_late_are_no_state_and_are_counted():
     decisions = ["2026-03-02T08:30:00Z"]
     times = ["2026-03-02T08:00:00Z", "2026-03-02T08:01:00Z", "2026-03-02T08:31:00Z"]
     received = ["2026-03-02T08:10:00Z", "2026-03-02T09:00:00Z", "2026-03-02T09:00:00Z"]
-    linked = link_steps(decisions, times, stream='received = "arrived"', arrived=received, values=[2, 30, 7])
+    linked = link_steps(
+        decisions, times, stream='row_minutes = 1\nreceived = "arrived"', arrived=received, values=[2, 30, 7]
+    )
     (row,) = linked.table.to_pylist()
     assert (row["before"], row["before_minutes"], row["after"]) == (2, 1, 7)
     assert linked.features[0].late_rows == 1
@@ -288,7 +341,7 @@ def test_mistakes_name_the_place_and_the_remedy(tmp_path):
     with pytest.raises(ValueError, match="without a time zone; write zone"):
         link_steps(["2026-03-02T08:30:00"], [])
     with pytest.raises(ValueError, match="there is no column 'arrived'"):
-        link_steps(["2026-03-02T08:30:00Z"], [], stream='received = "arrived"')
+        link_steps(["2026-03-02T08:30:00Z"], [], stream='row_minutes = 1\nreceived = "arrived"')
     broken = tmp_path / "steps.parquet"
     broken.write_bytes(b"PAR1 nothing")
     plan = LinkPlan.parse('[streams.s]\n[states.x]\nstream = "s"\nfeature = "count"\nminutes = 10')

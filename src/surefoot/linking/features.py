@@ -9,7 +9,7 @@ SHORTEST_BUCKET = 10 * MINUTE
 
 
 def join_windows(rows: pl.DataFrame, windows: pl.DataFrame, length: int, *, in_order: bool) -> pl.LazyFrame:
-    """Every row with every window that holds it whole: begin ≤ time and time + length ≤ end, or time < end for an event.
+    """Every row with every window that holds it whole: begin ≤ time, time < end, and the row's end ≤ end.
 
     Both are joined by participant and bucket of time, so that the engine compares neighbours only.
     """
@@ -19,12 +19,12 @@ def join_windows(rows: pl.DataFrame, windows: pl.DataFrame, length: int, *, in_o
     buckets = pl.int_ranges(pl.col("begin") // bucket, (pl.col("end") - 1) // bucket + 1)
     spans = spans.select("point", "participant", "begin", "end", decision="time", bucket=buckets)
     time = pl.col("time")
-    ends_inside = time + length <= pl.col("end") if length else time < pl.col("end")
+    row_end = time + length if length else pl.col("ends")
     return (
         rows.lazy()
         .with_columns(bucket=time // bucket)
         .join(spans.lazy().explode("bucket"), on=["participant", "bucket"], maintain_order="left" if in_order else "none")
-        .filter(time >= pl.col("begin"), ends_inside)
+        .filter(time >= pl.col("begin"), time < pl.col("end"), row_end <= pl.col("end"))
     )
 
 
@@ -42,7 +42,7 @@ def compute_feature(
     used_value = pl.col("value").filter("is_used")
     measure = {
         "last": used_value.last(),
-        "minutes since": pl.col("time").filter("is_used").max() + length,
+        "minutes since": pl.col("ends").filter("is_used").max() + length,
     }.get(feature.feature, pl.col("used_value").sum())
     is_used = pl.col("is_known") & pl.col("worn")
     measured = (

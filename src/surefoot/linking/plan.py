@@ -87,12 +87,20 @@ class StreamSection(TimesSection):
     """Each row is about this many minutes, which begin at its time. Without it a row is an event at a moment."""
     worn: Text | None = None
     """A column that is true, or a number above 0 such as a heart rate, in minutes in which the device was worn."""
+    ends: Text | None = None
+    """When what a row is about ended, such as `endDate`: a window uses the rows that lie in it whole."""
     received: Text | None = None
     """When the row arrived: a state uses only rows that had arrived by the decision."""
     fold: Literal["missing", "first", "second"] = "missing"
     """Local times in the hour that comes twice in autumn: left out and counted, or taken as the first or the second."""
     repeats: Literal["missing", "largest", "smallest", "mean"] = "missing"
     """The value where rows about the same minutes contradict each other."""
+
+    @model_validator(mode="after")
+    def _has_one_length(self) -> Self:
+        if self.row_minutes is not None and self.ends is not None:
+            raise ValueError("row_minutes and ends exclude each other; keep one of them")
+        return self
 
 
 class FeatureSection(Section):

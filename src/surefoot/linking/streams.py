@@ -16,6 +16,7 @@ from surefoot.linking.times import MINUTE, localise, split_times
 TEXT_FILES = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 STRANGER = "participant has no decision point"
 UNREADABLE_TIME = "time is missing or cannot be read"
+UNREADABLE_END = "end is missing, cannot be read, or lies before the time"
 SKIPPED_HOUR = "local time does not exist: the clocks skipped it"
 REPEATED_HOUR = "local time is ambiguous: the clocks showed it twice"
 REPEATED = "repeats a row"
@@ -43,9 +44,7 @@ class Stream:
 
     def scan_all(self) -> pl.LazyFrame:
         """The columns that the plan names."""
-        section = self.section
-        names = [section.participant, section.time, section.zone_column, section.worn, section.received, *self.columns]
-        return self.source.select(list(dict.fromkeys(name for name in names if name is not None)))
+        return self.source.select(list_columns(self.section, self.columns))
 
     def scan(self, people: Sequence[str]) -> pl.LazyFrame:
         """The rows of some people, as they are in the file."""
@@ -62,7 +61,7 @@ class Stream:
         return rows.filter(ids >= pl.lit(wanted.min()), ids <= pl.lit(wanted.max()), ids.is_in(wanted.implode()))
 
     def read(self, people: Sequence[str], homes: pl.DataFrame) -> pl.DataFrame:
-        """Rows of some people: `participant`, `time` (UTC), `worn`, `received` and the values, sorted and without repeats.
+        """Rows of some people: `participant`, `time` (UTC), `worn`, `ends`, `received`, values; sorted, without repeats.
 
         `homes` has the zone of every participant since a wall time, for local times without a zone.
         """
@@ -78,14 +77,14 @@ class Stream:
             "worn": pl.lit(True) if section.worn is None else _read_worn(section.worn, schema[section.worn]),
             **{f"value:{name}": _read_number(name, schema[name]) for name in self.columns},
         }
-        if section.received is not None:
-            received, shift = split_times(section.received, schema[section.received], section)
-            columns["received"] = received.dt.epoch("us") - shift.fill_null(0)
+        for name, column in (("ends", section.ends), ("received", section.received)):
+            if column is not None:
+                columns[name], columns[f"{name}:offset"] = split_times(column, schema[column], section)
         zone = pl.lit(section.zone, pl.String) if section.zone_column is None else pl.col(section.zone_column)
         for name in (name for name in self.columns if schema[name] == pl.String):
             self.unreadable[name] += raw[name].count() - raw.select(_read_number(name, schema[name])).to_series().count()
         rows = self._find_moments(raw.select(zone.alias("zone"), **columns), homes)
-        return self._settle(rows)
+        return self._settle(self._find_other_moments(rows))
 
     def _find_moments(self, rows: pl.DataFrame, homes: pl.DataFrame) -> pl.DataFrame:
         """Wall times become moments in UTC; rows without one are left out."""
@@ -95,7 +94,7 @@ class Stream:
         is_local = pl.col("offset").is_null()
         moment = pl.col("wall").dt.epoch("us") - pl.col("offset")
         if not rows.select(is_local.any()).item():
-            return rows.select(pl.exclude("wall", "offset", "zone"), time=moment)
+            return rows.select(pl.exclude("offset", "zone"), time=moment)
         if self.section.zone is None and self.section.zone_column is None:
             rows = _add_home_zones(rows, homes)
         zones = rows.filter(is_local)["zone"].unique()
@@ -111,7 +110,20 @@ class Stream:
         else:
             chosen = pl.col("second" if self.section.fold == "second" else "time")
             rows = rows.filter(exists).with_columns(time=pl.when(is_local).then(chosen).otherwise(pl.col("time")))
-        return rows.select(pl.exclude("wall", "offset", "zone", "second"))
+        return rows.select(pl.exclude("offset", "zone", "second"))
+
+    def _find_other_moments(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Ends and arrivals in UTC; local ones are in the zone of the row's time."""
+        offset = pl.col("wall").dt.epoch("us") - pl.col("time")
+        for name in ("ends", "received"):
+            if name in rows.columns:
+                moment = pl.col(name).dt.epoch("us") - pl.coalesce(f"{name}:offset", offset)
+                rows = rows.with_columns(moment.alias(name)).drop(f"{name}:offset")
+        if "ends" in rows.columns:
+            before = len(rows)
+            rows = rows.filter(pl.col("ends") >= pl.col("time"))
+            self.left_out[UNREADABLE_END] += before - len(rows)
+        return rows.drop("wall")
 
     def _settle(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows in order, without repeats, contradictions and overlaps."""
@@ -177,8 +189,9 @@ def complete(streams: Sequence[Stream], frames: Sequence[pl.DataFrame], column: 
     value = pl.lit(1.0) if column is None else pl.col(f"value:{column}").alias("value")
     pieces = []
     for rank, rows in enumerate(frames):
-        received = [pl.col("received")] if "received" in rows.columns else [pl.lit(None, pl.Int64).alias("received")]
-        picked = rows.select("participant", "time", "worn", *received, value.alias("value"))
+        others = {"ends": pl.col("time"), "received": pl.lit(None, pl.Int64)}
+        others |= {name: pl.col(name) for name in others if name in rows.columns}
+        picked = rows.select("participant", "time", "worn", value.alias("value"), **others)
         pieces.append(picked.filter(pl.col("value").is_not_null()).with_columns(rank=pl.lit(rank)))
     if len(pieces) == 1:
         return pieces[0]
@@ -249,8 +262,10 @@ def open_stream(name: str, section: StreamSection, columns: Sequence[str], sourc
         frame = pl.from_arrow(nw.from_native(source, eager_only=True).to_arrow()).lazy()  # type: ignore[union-attr]
     label = str(source) if isinstance(source, str | Path) else f"stream '{name}'"
     given = frame.collect_schema().names()
-    for column in (section.participant, section.time, section.zone_column, section.worn, section.received, *columns):
-        if column is not None and column not in given:
+    if section.profile is not None and section.row_minutes is None and section.ends is None:
+        section = section.model_copy(update={"ends": _find_ends(section.profile, given)})
+    for column in list_columns(section, columns):
+        if column not in given:
             raise InputError(
                 f"{label}: there is no column '{column}'{did_you_mean(column, given)}; it has {given}", column=column
             )
@@ -259,6 +274,20 @@ def open_stream(name: str, section: StreamSection, columns: Sequence[str], sourc
     rows = int(frame.select(pl.len()).collect().item())
     left_out = Counter({STRANGER: rows, **unread})
     return Stream(name, section, columns, frame, files, is_text, left_out.total(), left_out)
+
+
+def list_columns(section: StreamSection, columns: Sequence[str]) -> list[str]:
+    """Everything that the plan names in a file: who, when, and values."""
+    names = (section.participant, section.time, section.zone_column, section.worn, section.ends, section.received, *columns)
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def _find_ends(profile: str, columns: Sequence[str]) -> str | None:
+    """The column in which the platform writes the ends of rows."""
+    from surefoot.linking.profiles import PROFILES
+
+    ends = PROFILES.find(profile).ends
+    return ends if ends in columns else None
 
 
 def scan_file(path: Path, section: StreamSection) -> tuple[pl.LazyFrame, Sequence[Path], bool]:

@@ -21,9 +21,9 @@ class AppleHealth(Profile):
     """Apple Health's export.xml, also in export.zip.
 
     Every type of record becomes a stream (`StepCount`, `HeartRate`, `SleepAnalysis`, …), and so do workouts; the time is
-    `startDate` in UTC. The offsets in the file are those of the phone when it exported and do not tell where the participant
-    was. Records inside a `Correlation` stand in the file a second time and are counted as such. Phone and watch both count
-    steps: `sourceName` tells them apart.
+    `startDate` in UTC, and `endDate` its end. The offsets in the file are those of the phone when it exported and do not
+    tell where the participant was. Records inside a `Correlation` stand in the file a second time and are counted as such.
+    Phone and watch both count steps: `sourceName` tells them apart.
 
     Sources: the DTD at the top of every export.xml; "In defence of XML" (tdda.info) and "Apple Health export"
     (johngoldin.com/blog/apple-health-export-1) describe it.
@@ -31,6 +31,7 @@ class AppleHealth(Profile):
 
     name = "apple-health"
     title = "Apple Health"
+    ends = "endDate"
 
     def recognize(self, file: ExportFile) -> str | None:
         if file.head.text.startswith("<") and ("<HealthData" in file.head.text or "<!DOCTYPE HealthData" in file.head.text):

@@ -33,6 +33,8 @@ class Profile(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     """The platform's name in sentences."""
+    ends: ClassVar[str | None] = None
+    """The column with the ends of rows that are about intervals of any length."""
     holds_decisions: ClassVar[bool] = False
     """Whether the rows are decision points, not measurements to link to them."""
 
