@@ -89,7 +89,7 @@ def test_an_explanation_draws_nothing_that_takes_long(fitted, monkeypatch):
     assert {(row.people_above, row.people_below) for row in rows} == {(None, None)}
     assert np.isfinite([row.interval.low for row in rows if row.part == "critic"]).all()
     expected = [
-        "No response curves of 49 of 61 state variables: they are traced for the 12 that move the policy most.",
+        "No response curves of 49 of 61 state variables: only the 12 with the largest effect on the policy have one.",
         *(
             [
                 "No fits without each of the 20 people (the jackknife): the critic has 124 coefficients, more than 120. "
@@ -99,8 +99,8 @@ def test_an_explanation_draws_nothing_that_takes_long(fitted, monkeypatch):
             ]
             if fitted.pooled_
             else [
-                "No intervals of their own for 20 people: fits to drawn decision points with 124 coefficients each take "
-                "long. To have them, use surefoot explain --everybody or most_people=None."
+                "No individual intervals for 20 people: resampled fits with 124 coefficients take long. "
+                "To compute them, use surefoot explain --everybody or most_people=None."
             ]
         ),
     ]
@@ -123,7 +123,7 @@ def test_own_intervals_are_computed_for_as_many_people_as_time_allows(monkeypatc
     monkeypatch.setattr(participant_intervals, "MOST_WORK", 2.5 * work_of_one)
     explained = explain(fitted, draws=10)
     assert explained.coefficients.own_people == 2
-    assert "No intervals of their own for 4 people" in " ".join(explained.left_out)
+    assert "No individual intervals for 4 people" in " ".join(explained.left_out)
     everybody = explain(fitted, draws=10, most_people=None)
     assert everybody.coefficients.own_people == 6
     assert "of their own" not in " ".join(everybody.left_out)

@@ -25,11 +25,11 @@ class InputError(ValueError):
 
 
 class NotFittedError(AttributeError):
-    """A result was asked of a method that has not seen data yet."""
+    """A result of a method that is not fitted yet was requested."""
 
 
 class FitWarning(UserWarning):
-    """A result is defined but rests on too little, or on doubtful rows; the message names the participant or the column."""
+    """A result is defined but uncertain: too few data, or doubtful rows; the message names the participant or the column."""
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:

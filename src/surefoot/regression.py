@@ -84,7 +84,7 @@ class CappedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # typ
 
 
 class HighBreakdownRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Ridge on the rows that are far out neither in X as a whole nor in y, as the `hb-` methods find them.
+    """Ridge regression on the rows that are outliers neither in X nor in y, as in the `hb-` methods.
 
     Parameters
     ----------

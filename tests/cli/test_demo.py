@@ -16,6 +16,7 @@ from surefoot.cli import demo as demo_steps
 from surefoot.datasets import demo_trial
 from surefoot.errors import InputError
 from tests.browser import CHROMIUM, WHY_NOT, Browser
+from tests.sentences import find_long_sentences, read_page
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,7 @@ def test_every_command_of_the_page_works_in_its_folder(made, typed, monkeypatch)
         program, *arguments = shlex.split(command)
         assert program == "surefoot"
         assert run(*arguments).exit_code == 0, command
+    demo_steps.link_pages(folder)
     assert (folder / "screen.html").read_bytes() == before
 
 
@@ -233,3 +235,17 @@ def test_the_page_opens_where_there_is_a_screen(tmp_path, monkeypatch, no_steps,
     page = tmp_path / "demo" / "index.html"
     assert opened == ([page.as_uri()] if opens else [])
     assert str(page) in result.stdout
+
+
+def test_its_pages_have_short_sentences(made):
+    pages = ["index.html", *(step.report for step in demo_steps.STEPS if step.report.endswith(".html"))]
+    found = {page: find_long_sentences(read_page((made[0] / page).read_text(encoding="utf-8"))) for page in pages}
+    assert {page: sentences for page, sentences in found.items() if sentences} == {}
+
+
+def test_its_pages_link_each_other(made):
+    folder, _, _ = made
+    text = (folder / "evaluate.html").read_text(encoding="utf-8")
+    assert '<a href="effects.html"><code>surefoot effects</code></a>' in text
+    for target in re.findall(r'<a href="(\w+\.html)"><code>', text):
+        assert (folder / target).is_file()

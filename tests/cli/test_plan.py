@@ -80,7 +80,14 @@ def test_the_report_stands_alone_and_says_what_a_reader_needs(finished):
     assert not re.search(r"""(src|href)=["'](?!data:|#)""", text)
     assert "<script" not in text
     assert text.count("<svg") == 2
-    for words in ("never", "always", "coin", "oracle-myopic", "mostly measures how often a policy sends", "paper is silent"):
+    for words in (
+        "never",
+        "always",
+        "coin",
+        "oracle-myopic",
+        "mostly measures how often a policy sends",
+        "paper gives no details",
+    ):
         assert words in text
     assert "surefoot reproduce --replicates 2 --participants 3 --decision-points 40 --steps 40 --keep 30" in text
 

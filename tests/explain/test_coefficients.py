@@ -143,7 +143,7 @@ def test_sentences(partial):
 
     assert describe([3.0, -1.0], [1.5, 0.5]) == (
         "send, at the mean state: 1 for the population; standard deviation between people 2.0, 95 % interval 1.0 to 3.0; "
-        "individual fits were drawn 75 % of the way to the population."
+        "individual fits were shrunk 75 % of the way to the population."
     )
     assert "no difference between people is detectable" in describe([3.0], [1.0], (0.0, 0.0, 1.0))
     assert "interval" not in describe([3.0], [1.0], (2.0, np.nan, np.nan))
@@ -164,7 +164,7 @@ def test_every_effect_of_an_action(partial):
 def test_card_page_and_json_show_them(partial):
     assert "## How people differ" in partial.card().markdown()
     page = partial.render_page(title="Card", source="")
-    assert "How far each participant was drawn" in page
+    assert "Shrinkage of each participant" in page
     assert page.count("Own and partially pooled coefficients") == 4
     assert len(json.loads(json.dumps(partial.to_dict()["differences"]))) == 4
 
@@ -174,7 +174,7 @@ def test_without_partial_pooling_there_are_none(partial):
     other = explain(sf.method("saccb", pooling="all").fit(logs), draws=5)
     assert other.differences == ()
     assert "How people differ" not in other.card().markdown()
-    assert "How far each participant was drawn" not in other.render_page(title="Card", source="")
+    assert "Shrinkage of each participant" not in other.render_page(title="Card", source="")
 
 
 def test_correlated_differences_have_no_ends(partial):

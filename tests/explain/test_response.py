@@ -142,7 +142,7 @@ def test_only_what_is_seen_is_explained(logs):
     found = explain(sf.method("accb", pooling="all", policy_variables=("weather",)).fit(logs))
     assert [curve.variable for curve in found.curves] == ["weather"]
     assert {row.feature for row in found.coefficients.rows if row.part == "policy"} == {"weather", "intercept"}
-    assert "does not look at engagement, fatigue" in found.card().markdown()
+    assert "does not use engagement, fatigue" in found.card().markdown()
 
 
 def test_pictures_of_a_sample_say_so(mixed):
@@ -286,7 +286,7 @@ def test_the_card_shows_what_a_prompt_does_now_beside_what_it_costs_later(lookin
     assert max(found.through, key=lambda name: abs(found.through[name])) == "fatigue"
     sections = dict(looking_ahead.card().sections)
     words = " ".join(sections["What an action does now and later"])
-    assert f"send is felt for about {found.felt} decision points" in words
+    assert f"send has an effect for about {found.felt} decision points" in words
     assert "send pays now and costs more later" in words
     assert "linear model of the consequences" in sections["What it does not know"][0]
     assert looking_ahead.to_dict()["consequences"][0]["felt"] == found.felt

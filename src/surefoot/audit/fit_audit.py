@@ -255,7 +255,7 @@ def audit(
     study: Study | None = None,
     screen: Screen | None = None,
 ) -> Audit:
-    """Audit a fitted method: what did it leave out, and can its effects be trusted?
+    """Audit a fitted method: what did it remove, and can its effects be trusted?
 
     Parameters
     ----------

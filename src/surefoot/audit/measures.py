@@ -29,7 +29,7 @@ NEAR_TAUS = (0.75, 1.0, 1.5)
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The same fit with another limit for outliers, or without one (an infinite `tau`)."""
+    """The fit with another limit for outliers, or without one (an infinite `tau`)."""
 
     tau: float
     """τ."""

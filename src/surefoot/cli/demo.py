@@ -294,6 +294,7 @@ def _run_steps(folder: Path, name: str, seed: int) -> dict[str, Any]:
         result = {"title": step.title, "question": step.question, "command": step.command, "report": step.report}
         results.append({**result, "found": step.describe(printed_result)})
         answers += step.list_answers(printed_result)
+    link_pages(folder)
     inputs = {file: _hash_file(folder / file) for file in INPUTS}
     answers.sort(key=lambda answer: (ONE_SUGGESTION, ALWAYS, POLICY).index(answer.question))
     summary = {"format": FORMAT, "seed": seed, "inputs": inputs, "steps": results, "answers": to_plain(answers)}
@@ -304,3 +305,15 @@ def _run_steps(folder: Path, name: str, seed: int) -> dict[str, Any]:
     (folder / "index.html").write_text(page, encoding="utf-8")
     (folder / "demo.json").write_text(json_text(summary) + "\n", encoding="utf-8")
     return summary
+
+
+def link_pages(folder: Path) -> None:
+    """Where a page names the command of another page, link that page."""
+    pages = {step.command.split()[1]: step.report for step in STEPS if step.report.endswith(".html")}
+    for report in pages.values():
+        text = (folder / report).read_text(encoding="utf-8")
+        for command, target in pages.items():
+            name = f"<code>surefoot {command}</code>"
+            link = f'<a href="{target}">{name}</a>'
+            text = text.replace(link, name).replace(name, link)
+        (folder / report).write_text(text, encoding="utf-8")

@@ -94,15 +94,15 @@ class NotFoundError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: decided otherwise before, out of order or too soon. Sending it again does not help."""
+    """409: already decided with other values, out of order or too soon. Sending it again does not help."""
 
 
 class InvalidRequestError(ApiError):
-    """400, 413, 415, 422: the request is wrong in form; `field` says where."""
+    """400, 413, 415, 422: the request is invalid; `field` names the place."""
 
 
 class UnavailableError(ApiError):
-    """408, 429, 502, 503, 504: the service cannot answer now, and was asked as often as `Retries` allows."""
+    """408, 429, 502, 503, 504: the service cannot answer now, after all attempts that `Retries` allows."""
 
     retry_after: float | None = None
     """After how many seconds to try again, if the service said so."""
@@ -145,7 +145,7 @@ class Participant:
 
 @dataclass(frozen=True)
 class NextDecision:
-    """Where a participant stands, as the service knows it."""
+    """The state of a participant in the service."""
 
     participant_id: str
     """The pseudonym."""
@@ -170,7 +170,7 @@ class NextDecision:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the service drew at a decision point, and recorded before it answered."""
+    """The recorded decision of the service at a decision point."""
 
     decision_id: str
     """Outcomes are sent back under it."""
@@ -219,7 +219,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came after a decision point."""
+    """The outcome of a decision point."""
 
     decision_id: str
     """Of the decision that it belongs to."""
@@ -244,7 +244,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of one outcome."""
+    """The status of one outcome after sending."""
 
     decision_id: str
     """Of the decision that it belongs to."""
@@ -283,8 +283,10 @@ class Withdrawal:
 
 @dataclass(frozen=True)
 class Retries:
-    """How often to ask, and how long to wait between: twice as long each time, by chance up to half of it less so that
-    clients do not come back together, and never sooner than the service's `Retry-After`.
+    """The number of attempts and the waits between them.
+
+    Each wait is twice the last, less a random part of up to half, so that clients do not come back together. It is never
+    shorter than the service's `Retry-After`.
 
     Parameters
     ----------

@@ -233,7 +233,7 @@ def evaluate(
     checks: Sequence[Check] | None = None,
     seed: int = 0,
 ) -> OffPolicy:
-    """Estimate from logs what policies are worth.
+    """Estimate the value of policies from logs.
 
     The baselines (`never`, `always`, or `always walk` …) and the logging policy are evaluated with them.
 
@@ -401,7 +401,7 @@ def _make_value(policy: str, estimator: Estimator, scores: Scores, logged: Score
 
 
 def score_method(method: Method, logs: Trajectories, y: None = None) -> float:
-    """Estimate from logs what a method is worth per decision point, by the doubly robust estimator.
+    """Estimate the value of a method per decision point from logs, by the doubly robust estimator.
 
     No decision point judges what was learned from it. One policy for anybody that was learned from other people is judged as
     it is. In every other case the method is learned anew from these logs without the fold that judges it: by participant

@@ -41,7 +41,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Contrast:
-    """How much more one baseline is worth than another, by the preferred estimator."""
+    """The difference in value between two baselines, by the preferred estimator."""
 
     policy: str
     """The baseline that is compared."""
@@ -53,7 +53,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much the logs say about a policy."""
+    """The information of the logs about a policy."""
 
     policy: str
     """Its name."""
@@ -76,7 +76,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class LongRunValue:
-    """Value of a policy after it has been in force for a long time."""
+    """Value of a policy after a long time."""
 
     policy: str
     """Its name."""
@@ -232,12 +232,16 @@ class OffPolicy(ShownResult):
             return
         print_lines("", *(f"- {sentence}" for sentence in self.describe_long_run()), "")
         table = make_table("policy", "immediate", "long run", "95 % interval", "more than never", "95 % interval")
+        decimals = count_decimals(later.value for later in self.long_run)
+        difference_decimals = count_decimals(later.difference for later in self.long_run if later.policy != "never")
         for later in self.long_run:
-            is_never = later.policy == "never"
-            difference = ("–", "–") if is_never else (format_value(later.difference), format_interval(later.difference))
-            immediate = format_value(self.value(later.policy).value)
-            value = (format_value(later.value), format_interval(later.value))
-            table.add_row(escape(later.policy), immediate, *value, *difference)
+            immediate = format_value(self.value(later.policy).value, decimals)
+            value = (format_value(later.value, decimals), format_interval(later.value, decimals))
+            difference = (
+                format_value(later.difference, difference_decimals),
+                format_interval(later.difference, difference_decimals),
+            )
+            table.add_row(escape(later.policy), immediate, *value, *(("–", "–") if later.policy == "never" else difference))
         console.print(table)
 
     def plot(self, field: str = "value", *, ax: figures.Drawable = None) -> "Axes":

@@ -68,7 +68,7 @@ def draw_difference(difference: Difference, unit: str) -> Picture:
     axes.plot(rank, individual, "o", color=figures.GREY, markersize=3, label="own decision points alone")
     axes.plot(rank, drawn, "o", color=figures.BLUE, markersize=4, label="drawn towards the population")
     axes.axhline(difference.population, color=figures.ORANGE, linestyle="--", label="population")
-    note = f"Individual fits were drawn {100 * difference.pulled:.0f} % of the way to the population."
+    note = f"Individual fits were shrunk {100 * difference.pulled:.0f} % of the way to the population."
     note += figures.describe_sample(len(shown), len(order), "people")
     labels = {"x": "people, by their coefficient", "y": f"{unit} per unit", "title": difference.label}
     return finish_picture(axes, f"Own and partially pooled coefficients: {difference.label}", note, **labels)

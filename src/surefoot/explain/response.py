@@ -116,7 +116,7 @@ def measure_importances(fitted: Method, variables: tuple[Variable, ...]) -> tupl
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Probability of every action as one state variable moves and the others stay as they were logged."""
+    """Probability of every action as one state variable changes and the others keep their logged values."""
 
     variable: str
     """The name of the state variable."""

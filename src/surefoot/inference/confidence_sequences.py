@@ -322,7 +322,7 @@ class DrawTest:
 def compare_draws(
     action: Codes, probabilities: Floats, families: Mapping[str, tuple[Sequence[Any], int | None]]
 ) -> DrawTest:
-    """Compare draws with the probabilities that they were made with, validly after every draw.
+    """Test whether draws agree with their stated probabilities, with a test that is valid after every draw.
 
     If action a is drawn with odds that differ by a factor e^λ from those stated, the likelihood ratio of the draws is
     Π exp(λ 1{A_k = a}) / (1 + π_k(a) (e^λ − 1)); under the stated probabilities it is a martingale with mean 1. So is its

@@ -47,7 +47,7 @@ NOISE_STEPS = 5
 
 @dataclass(frozen=True, eq=False)
 class CriticResult:
-    """What a decision rule is learned from: the critic's fit to a batch, or the advantages ahead."""
+    """The input of a decision rule's learning: the critic's fit to a batch, or the long-run advantages."""
 
     batch: Batch
     """The decision points."""
@@ -260,7 +260,7 @@ class LinUCB(RuleLearner):
 @register_rule_learner
 @dataclass(frozen=True)
 class Pessimist(RuleLearner):
-    """Leaves the reference action only where another action is better beyond its uncertainty.
+    """Leaves the reference action only if another action is better by more than its uncertainty.
 
     Its advantage m(s) must exceed κ standard errors: m(s) > κ √(zᵀVz). The reference is doing nothing, unless always taking
     another action earns more by two standard errors in the long run.
@@ -296,7 +296,7 @@ def choose_caution(count: Array) -> Array:
 @register_rule_learner
 @dataclass(frozen=True)
 class PosteriorSampler(RuleLearner):
-    """Thompson sampling (`ts`): an action is taken as often as it is probably the best.
+    """Thompson sampling (`ts`): the probability of an action is its posterior probability of being the best.
 
     P(a | s) = P(action a has the largest effect), computed instead of drawn.
 

@@ -55,7 +55,7 @@ def check_personalisation(
     jobs: int = 0,
     progress: UnitProgress | None = None,
 ) -> Personalisation:
-    """Compare what a trial's algorithm seemed to know about people with what it seems to know by chance.
+    """Test whether a trial's algorithm learned more about people than by chance.
 
     At every decision point that a learned policy decided, the algorithm held a probability that a prompt has a positive
     effect: Φ of the standardised advantage (0 or 1 for a method without a posterior). A participant's score is its mean over

@@ -42,7 +42,7 @@ def average_certainty(paths: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Personalisation(ShownResult):
-    """How sure the algorithm of a trial was about people, compared with trials in which there was nothing to learn.
+    """Scores of a trial's algorithm for each participant, compared with trials without an effect.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class Personalisation(ShownResult):
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """Participants who were judged, those that look most personal first."""
+        """Participants who were judged, the strongest personalisation first."""
         away = np.abs(self._deviations[0])
         order = np.lexsort((-away, np.nan_to_num(self.p_values, nan=2.0)))
         return np.asarray(order[self.judged[order]])
@@ -209,7 +209,7 @@ class Personalisation(ShownResult):
         ]
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row for each participant whom a learned policy decided for, the most personal first."""
+        """One row for each participant whom a learned policy decided for, the strongest personalisation first."""
         rows = self._list_rows()
         return make_frame({name: [row[name] for row in rows] for name in rows[0]}, backend)
 
@@ -257,7 +257,7 @@ class Personalisation(ShownResult):
             console.print(f"{len(cells) - ROWS} more participants: --html or --json shows all.", highlight=False)
 
     def plot(self, participant: Any = None, *, ax: Drawable = None) -> Axes:
-        """A participant's path next to resampled ones; the participant that looks most personal unless one is named."""
+        """A participant's path next to resampled ones; by default the participant with the strongest personalisation."""
         from surefoot.errors import InputError
         from surefoot.reports.figures import BLUE, GREY, add_legend, choose_axes, label_axes
 

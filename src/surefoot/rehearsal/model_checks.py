@@ -161,7 +161,7 @@ class PilotChecks:
 def check_pilot_model(
     model: PilotModel, *, pilots: int = 40, seed: int = 0, environment: Environment = PILOT_EFFECT
 ) -> PilotChecks:
-    """Simulate the pilot again, with the same people and prompts drawn anew, and compare.
+    """Compare the pilot with simulations of the same people and new draws of prompts.
 
     Parameters
     ----------

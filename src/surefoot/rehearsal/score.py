@@ -11,7 +11,7 @@ from surefoot.data.frames import make_frame
 from surefoot.effects.study_effects import estimate_primary_effect, plan_primary_effect
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.intervals import t_interval
-from surefoot.reports.numbers import format_number
+from surefoot.reports.numbers import format_beside, format_interval
 from surefoot.reports.summaries import Overview, ShownResult, align_columns, to_plain
 from surefoot.study import Study
 from surefoot.study.trial_updates import count_update_states
@@ -36,7 +36,7 @@ class ScoredNumber(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class RehearsalScore(ShownResult):
-    """The numbers of a trial against those of its rehearsal."""
+    """The numbers of a trial compared with those of its rehearsal."""
 
     environment: str
     """The environment whose predictions count."""
@@ -55,8 +55,8 @@ class RehearsalScore(ShownResult):
         """The rows of the table as text, the headers first."""
         rows = [["", "rehearsed", "95 % of trials", "trial", "verdict"]]
         for number in self.numbers:
-            predicted, low, high, happened = map(format_number, number[1:5])
-            rows.append([number.name, predicted, f"{low} to {high}", happened, number.verdict])
+            predicted, happened = (format_beside(value, number) for value in (number.predicted, number.happened))
+            rows.append([number.name, predicted, format_interval(number), happened, number.verdict])
         return rows
 
     @property

@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Questionnaire:
-    """Items that are answered in one go, in the order in which they are asked."""
+    """Items of one questionnaire, in the order in which they are asked."""
 
     name: str
     """Name of the questionnaire in messages."""

@@ -14,7 +14,7 @@ from surefoot.simulators.simulator import Seed, Simulator
 
 
 class Estimate(NamedTuple):
-    """A mean over people, its standard error, and everybody's value."""
+    """A mean over people, its standard error, and the value of each person."""
 
     mean: float
     """Over people."""
@@ -47,7 +47,7 @@ def long_run_average_reward(
     keep: int = 4000,
     seed: Seed,
 ) -> Estimate | dict[str, Estimate]:
-    """The mean reward of policies after they have been in force for a long time.
+    """The mean reward of policies after a long time.
 
     Everybody's policy runs for `steps` decision points; the rewards of the last `keep` are averaged, then over people.
     The paper calls it ElrAR.
@@ -145,7 +145,7 @@ def regret_at(simulator: Simulator, policies: Policy | Policies, states: NDArray
 
 
 def coefficient_error(simulator: Simulator, fitted: Method) -> Estimate:
-    """The distance of everybody's fitted critic from the simulator's true coefficients, ‖ŵ − w*‖.
+    """The distance of each fitted critic from the simulator's true coefficients, ‖ŵ − w*‖.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class LongRun(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What is known of everybody before a decision."""
+    """The information about each person before a decision."""
 
     state: Floats
     """(replicates, people, variables), NaN where it is missing."""
@@ -44,7 +44,7 @@ class Situation(NamedTuple):
 
 
 class Simulator(ABC):
-    """People who meet decision points one after the other.
+    """A simulator of people with consecutive decision points.
 
     A subclass gives the dynamics as functions of arrays, and the truth about them. States are (rows, *lanes), one lane per
     simulated participant, replicate and policy, so that all of them move forward together. People are the last axis.

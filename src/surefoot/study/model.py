@@ -157,7 +157,7 @@ class Study(Shown, LogDescription):
         *(name for name in dir(BaseModel) if name[0] != "_"),
         *("check_policies", "clip_probabilities", "clip_row", "clip_slopes", "columns_of", "derived_states", "list_steps"),
         *("describe_reading", "extra_columns", "has_clock_days", "read_names", "restore", "state_columns", "state_kinds"),
-        *("method_choice", "variable_kinds", "with_method", "with_screen", "with_trial_columns"),
+        *("a_treatment", "method_choice", "noun", "variable_kinds", "with_method", "with_screen", "with_trial_columns"),
     }
 
     def _overview(self) -> Overview:
@@ -372,6 +372,11 @@ class Study(Shown, LogDescription):
         name = self.actions.names[1]
         is_noun = name.isalpha() and name.lower() not in NOT_NOUNS and len(self.actions.names) == 2
         return self.effects.treatment_words or (name if is_noun else "prompt")
+
+    @property
+    def a_treatment(self) -> str:
+        """The same with its article: "a walk"."""
+        return f"{'an' if self.treatment_words[:1].lower() in 'aeiou' else 'a'} {self.treatment_words}"
 
     def clip_probabilities(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities (n, actions) of available people with that of sending anything moved into the limits."""

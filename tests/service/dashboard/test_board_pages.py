@@ -52,7 +52,7 @@ def test_unblinding_shows_one_participant_once_and_is_recorded(browser):
     assert browser.post("/participants/nobody/unblind", data=form).status_code == 404
     assert trail(browser, "unblinded") == []
     shown = browser.post("/participants/p0/unblind", data=form).text
-    assert "probability" in shown and ">0.500<" in shown and "is on record" in shown
+    assert "probability" in shown and ">0.500<" in shown and "are recorded" in shown
     assert trail(browser, "unblinded") == [("p0", "admitted to hospital")]
     assert "probability" not in browser.get("/participants/p0").text, "only once"
 

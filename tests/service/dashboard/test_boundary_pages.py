@@ -64,7 +64,7 @@ def test_a_monitor_is_blind_until_a_reason_is_on_record(browser, report):
 def test_a_trial_without_boundaries_says_how_to_state_them(browser):
     page = read_page(browser, "analyst")
     assert "The study states no boundary; write <code>[monitoring]</code>" in page and "<svg" not in page
-    assert "There is nothing to estimate yet." in page and "agrees with the recorded probabilities" in page
+    assert "There is nothing to estimate yet." in page and "agree with the recorded probabilities" in page
 
 
 def test_a_page_that_is_looked_at_again_computes_nothing_again(browser, monkeypatch):

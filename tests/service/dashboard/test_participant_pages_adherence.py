@@ -97,7 +97,7 @@ def test_without_a_design_nothing_is_said_to_be_missing(browser):
     register_participant(browser.trial.database, "p0")
     sign_in(browser, "coordinator")
     page = browser.get("/adherence").text
-    assert "does not say how many decision points a day has" in page and "0 %" not in page.partition("By participant")[2]
+    assert "does not state the number of decision points a day" in page and "0 %" not in page.partition("By participant")[2]
     for wrong in ("?participant=nobody", "?order=action", "?span=year", "?by=x"):
         assert browser.get(f"/adherence{wrong}").status_code == 404, wrong
     rows = list(csv.reader(io.StringIO(browser.get("/adherence?download=csv").text)))

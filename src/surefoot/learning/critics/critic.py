@@ -140,7 +140,7 @@ class Critic(Part, ABC):
 
 @dataclass(frozen=True)
 class RemovingCritic(Critic):
-    """A critic that leaves out what lies beyond a limit."""
+    """A critic that removes decision points beyond a limit."""
 
     labels: ClassVar[Mapping[str, str]] = {"tau": "height of the limit τ"}
     above: ClassVar[Mapping[str, float]] = {"tau": 0}
@@ -235,7 +235,7 @@ def solve_corrected(joined: Array, weights: Array, penalised: Array, right: Arra
 
 
 def fit_ridge(features: Array, rewards: Array, weights: Array, *, penalty: Array, arms: int = 1) -> CriticFit:
-    """Weighted ridge regression of every participant: each decision point counts as much as its weight says.
+    """Weighted ridge regression for every participant.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ class Outlook(JointFit):
 
 @dataclass(frozen=True)
 class Horizon(Part, ABC):
-    """How far a method looks; the fields of a subclass are its parameters, and each has a default."""
+    """The outcomes that a method considers; the fields of a subclass are its parameters, and each has a default."""
 
     kind: ClassVar[str] = "horizon"
     title: ClassVar[str]
@@ -170,7 +170,7 @@ class Immediate(Horizon):
 @register_horizon
 @dataclass(frozen=True)
 class LongRun(Horizon):
-    """Outcomes ever after count, as one step of policy improvement on the logging policy in a linear model."""
+    """All later outcomes count: one step of policy improvement on the logging policy in a linear model."""
 
     name: ClassVar[str] = "long-run"
     title: ClassVar[str] = "the long-run average outcome"

@@ -22,7 +22,7 @@ Block = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Pooling(Part, ABC):
-    """Which decision points every fit learns from, and whom its policy serves; a subclass's fields are its parameters."""
+    """The decision points of each fit and the people that its policy serves; a subclass's fields are its parameters."""
 
     kind: ClassVar[str] = "pooling"
     shared: ClassVar[bool]
@@ -90,7 +90,7 @@ def make_pooling(given: Any) -> Pooling:
 @register_pooling
 @dataclass(frozen=True)
 class Person(Pooling):
-    """Everybody learns from their own decision points alone, as in the paper."""
+    """One policy per participant, learned from that participant's decision points alone, as in the paper."""
 
     name: ClassVar[str] = "person"
     shared: ClassVar[bool] = False
@@ -112,7 +112,7 @@ class Person(Pooling):
 @register_pooling
 @dataclass(frozen=True)
 class Everyone(Pooling):
-    """One policy, learned from everybody's decision points, for anybody."""
+    """One policy for everybody, learned from the decision points of all people."""
 
     name: ClassVar[str] = "all"
     shared: ClassVar[bool] = True
@@ -136,7 +136,7 @@ class Everyone(Pooling):
 @register_pooling
 @dataclass(frozen=True)
 class Partial(Person):
-    """Everybody has their own coefficients, drawn towards the mean of all people as far as people are alike.
+    """Individual coefficients for each participant, shrunk towards the population the more alike people are.
 
     In formulas wᵢ = β + bᵢ with bᵢ ~ N(0, Ψ).
     """

@@ -109,6 +109,7 @@ class Viewer:
     def page(self, template: str, **content: Any) -> HTMLResponse:
         settings = self.trial.settings
         frame: dict[str, Any] = {"study": settings.title, "clock": clock.read_simulated_time(), "who": self}
+        frame["treatment"] = self.trial.study.a_treatment
         frame |= {"token": self.token, "link": self.link, "at": clock.now(), "root": self.root}
         frame |= {"zone": settings.time_zone, "outcome_hours": settings.outcome_hours}
         frame["local"] = lambda moment: moment.astimezone(settings.zone)

@@ -108,7 +108,7 @@ def overview_page(viewer: pages.Reader, by: pages.By = "arrived", download: page
     by_source = "; ".join(f"{source} {days[-1][source]:,}" for source in SOURCES)
     rates = [None if day["send rate"] is None else (day["send rate"], day["low"], day["high"]) for day in days]
     today = "nobody was available" if rates[-1] is None else write_share(rates[-1][0])
-    about_rates = "Share of available decision points with anything sent, by day."
+    about_rates = f"Share of available decision points with {trial.study.a_treatment}, by day."
     words = f"{about_rates} Today: {today}; limits {limits[0]:g} to {limits[1]:g}."
     return viewer.page(
         "overview",
@@ -117,7 +117,7 @@ def overview_page(viewer: pages.Reader, by: pages.By = "arrived", download: page
         decisions_chart=draw_stacks(
             labels, days, SOURCES, f"Decisions a day by source over {len(days)} days. Today: {by_source}."
         ),
-        send_chart=draw_lines(labels, {"send rate": rates}, words, marks=draw_limits(limits)),
+        send_chart=draw_lines(labels, {"share": rates}, words, marks=draw_limits(limits)),
         limits=limits,
         by=by,
         outcomes=count_outcomes(trial, at),

@@ -176,9 +176,9 @@ def monitor_trial(trial: Trial, at: datetime) -> MonitoringReport:
     lowest = None if settings.harm is None else -settings.harm
     boundaries = [
         Boundary("harm", f"Mean outcome of the policy compared with {against}", unit, lowest, *harm),
-        Boundary("futility", "Effect of sending something on the outcome", unit, settings.futility, *effect),
+        Boundary("futility", f"Effect of {trial.study.a_treatment} on the outcome", unit, settings.futility, *effect),
         Boundary("burden", "Prompts per participant and day", "prompts", settings.burden, *prompts),
-        Boundary("missing", "Effect of sending something on the share of missing outcomes", "", None, *missed),
+        Boundary("missing", f"Effect of {trial.study.a_treatment} on the share of missing outcomes", "", None, *missed),
     ]
     counts = {
         "used": int(used.sum()),
