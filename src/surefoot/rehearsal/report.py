@@ -134,8 +134,8 @@ class Rehearsal(ShownResult):
             return ["Without a pilot the effects are assumed, and intervals include the simulation error only"]
         sentences = []
         for subject, change in (
-            (f"In the pilot, one {self.treatment} changes the outcome right after it", self.effects.now),
-            ("Everything sent before, as often as in the pilot, changes the outcome", self.effects.later),
+            (f"In the pilot, one {self.treatment} changes the next outcome", self.effects.now),
+            ("All earlier prompts, as often as in the pilot, change the outcome", self.effects.later),
         ):
             percent = self.unit.describe_difference(change)
             sentences.append(f"{subject} by {numbers.format_estimate(change, str(self.unit))}")
