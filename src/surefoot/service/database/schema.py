@@ -215,8 +215,11 @@ outcomes = _table(
     sa.Column("salt", sa.LargeBinary, comment="of the digest of the value; null: it was erased"),
 )
 
-SIGNS_OF_LIFE = ("readiness", "schedule: looked")
+LOOKED = "schedule: looked"
+SIGNS_OF_LIFE = ("readiness", LOOKED)
 """Jobs that are written again and again to show that the service lives, and decide nothing."""
+STEADY = "schedule: steady since"
+"""The job that is written whenever the service notices that its clock was set."""
 scheduled = _table(
     "scheduled",
     _key("job", sa.String(64), comment="job and moment; the process that inserts it runs it"),

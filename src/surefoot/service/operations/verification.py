@@ -3,6 +3,7 @@
 A seal is the ledger's last hash, kept where whoever can change the database cannot reach it.
 """
 
+import errno
 import json
 import os
 import urllib.error
@@ -13,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from surefoot.service.database.ledger import BEGINNING, EVIDENCE, chain, digest_
 from surefoot.service.database.schema import (
     ERASABLE,
     LISTS,
+    STEADY,
     adverse_events,
     decisions,
     erasures,
@@ -249,15 +250,17 @@ def find_broken(database: Database, seals: Sequence[Seal]) -> list[Seal]:
 
 
 def append_seal(seal: Seal, path: Path) -> None:
-    """Add a line to a file, on the disk when this returns; nothing in the file is ever changed."""
+    """Add a line to a file, on the disk when this returns; nothing in the file is ever changed, and no half line is left."""
+    line = seal.to_line().encode()
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        with path.open("ab", buffering=0) as file:
+            length = file.tell()
+            if file.write(line) != len(line):
+                file.truncate(length)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from error
-    with os.fdopen(handle, "wb") as file:
-        file.write(seal.to_line().encode())
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def send_seal(seal: Seal, url: str) -> None:
@@ -295,7 +298,6 @@ def verify(database: Database, seals: Sequence[Seal] = ()) -> Verification:
     """Compare everything, as it is at one moment."""
     with database.snapshot(unlimited=True) as connection:
         verifier = _Verifier(connection, seals)
-        verifier.compare_seals(seals)
         verifier.walk_chain()
         verifier.find_unrecorded()
         verifier.find_unaccounted_erasures()
@@ -327,6 +329,10 @@ class _Verifier:
         """The study that was recorded last."""
         self._restored: list[int] = []
         """Positions of restores that are on record."""
+        self._back_dated: list[Discrepancy] = []
+        """Rows recorded after the last seal and dated before it."""
+        self._clock_was_set = False
+        """Whether the service noticed, after the last seal, that its clock was set."""
         self.position = 0
         self.entries = Counter[str]()
         self.discrepancies: list[Discrepancy] = []
@@ -336,13 +342,6 @@ class _Verifier:
 
     def _report(self, subject: str, problem: str) -> None:
         self.discrepancies.append(Discrepancy(subject, problem))
-
-    def compare_seals(self, seals: Sequence[Seal]) -> None:
-        """Of two seals the later one is not of a shorter chain, and there is one hash at each position."""
-        for before, after in pairwise(sorted(seals, key=lambda seal: seal.sealed_at)):
-            same_position = before.position == after.position and before.hash != after.hash
-            if after.position < before.position or same_position:
-                self._report(f"seals of {before.words} and {after.words}", "contradict each other")
 
     def walk_chain(self) -> None:
         """Compare each block with the one before it and with seals, and each entry with its row."""
@@ -363,6 +362,8 @@ class _Verifier:
                     self._take_entry(kind, entry, after_seals)
                 self._check_seals(block)
         self._compare_last_rows()
+        if not self._clock_was_set:
+            self.discrepancies += self._back_dated
         for position, seals in self._seals.items():
             if position > self.position:
                 words = f"the ledger ends at block {self.position}, the seal was made at block {position}: "
@@ -382,6 +383,7 @@ class _Verifier:
             self._restored.append(self.position)
         if kind == "study":
             self._study = entry[0][0]
+        self._clock_was_set |= after_seals and kind == "job" and entry[0][0] == STEADY
         if kind in EVIDENCE and EVIDENCE[kind].repeats:
             self._newest[kind][entry[0][0]] = (entry, after_seals)
             self.entries[kind] = sum(newest[1] is not None for newest, _ in self._newest[kind].values())
@@ -394,7 +396,8 @@ class _Verifier:
     def _check_date(self, subject: str, moment: datetime | None) -> None:
         seal = self._last_seal
         if seal is not None and moment is not None and moment < seal.sealed_at - CLOCK_TOLERANCE:
-            self._report(subject, f"is dated {moment:%Y-%m-%d %H:%M} UTC but was recorded after the seal of {seal.words}")
+            words = f"is dated {moment:%Y-%m-%d %H:%M} UTC but was recorded after the seal of {seal.words}"
+            self._back_dated.append(Discrepancy(subject, words))
 
     def _check_seals(self, block: Any) -> None:
         for seal in self._seals.get(block.position, ()):

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from surefoot.service.database.clock import JUMP, ClockWatch
 from surefoot.service.database.ledger import claim_new_job, release_jobs, set_job
-from surefoot.service.database.schema import activations, policies, scheduled, studies
+from surefoot.service.database.schema import LOOKED, STEADY, activations, policies, scheduled, studies
 from surefoot.service.database.schema import updates as update_rows
 from surefoot.service.trial.alerts import count_alert, raise_alert, raise_periodic_alerts
 from surefoot.service.trial.boundaries import raise_boundary_alerts
@@ -35,8 +35,6 @@ BREAK = timedelta(hours=6)
 """A schedule that did not look for longer was off, or its clock was set."""
 AHEAD = timedelta(hours=1)
 """Jobs claimed by a clock further ahead are free again."""
-LOOKED = "schedule: looked"
-STEADY = "schedule: steady since"
 LOOK_EVERY = timedelta(minutes=1)
 """How often the last look is written."""
 NIGHTS_NAMED = 10
