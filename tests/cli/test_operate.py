@@ -84,7 +84,7 @@ def test_a_seal_can_be_sent_to_a_url(trial, tmp_path):
         (tmp_path / "received.jsonl").write_bytes(Receiver.kept[0])
         assert "against 1 seal" in run("replay", "--seal", "received.jsonl")
         refused = CliRunner().invoke(app, ["seal", f"{where}/no"])
-        assert "could not be sent (status 403)" in str(refused.exception)
+        assert "could not be sent: 127.0.0.1 answered 403" in str(refused.exception)
         server.shutdown()
     gone = CliRunner().invoke(app, ["seal", where])
     assert "nothing outside has it yet" in str(gone.exception)

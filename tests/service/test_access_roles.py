@@ -4,10 +4,11 @@ import re
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from surefoot.service import access, dashboard
-from surefoot.service.dashboard.participant_pages import describe_participant
-from surefoot.service.database.schema import decisions, staff_actions
+from surefoot.service.dashboard.participant_pages import describe_participant, list_participants
+from surefoot.service.database.schema import decisions, ended_sessions, staff_actions
 from surefoot.service.operations.verification import verify
 from surefoot.service.trial import alerts
 from surefoot.service.trial.participants import register_participant
@@ -210,6 +211,10 @@ def test_staff_actions_leave_a_trail(browser):
     file = browser.get("/api/v1/export/staff-actions", headers=browser.as_role("admin")).text
     assert "closed an alert" in file and "'=cmd()" in file
     assert verify(browser.trial.database).discrepancies == []
+    with browser.trial.database.transaction() as connection:
+        connection.execute(sa.delete(ended_sessions))
+    (reopened,) = verify(browser.trial.database).discrepancies
+    assert reopened.subject.startswith("session that was signed out by staff action") and "no longer" in reopened.problem
 
 
 def test_a_dose_limit_does_not_tell_a_coordinator_of_prompts(url):
@@ -222,4 +227,5 @@ def test_a_dose_limit_does_not_tell_a_coordinator_of_prompts(url):
     assert stopped == [False, True, True, True]
     seen = describe_participant(trial, "p0", BEGIN, blind=True)["points"]
     assert {(one["state"], one["reasons"], one["outcome_state"]) for one in seen} == {("available", "", "awaited")}
+    assert list_participants(trial, BEGIN + timedelta(days=9))[0]["missing"] == 4
     trial.close()

@@ -227,6 +227,16 @@ def test_a_provider_elsewhere_is_not_asked():
     assert away.value.status_code == 503
 
 
+@pytest.mark.parametrize("keys", [None, "abc", [1]])
+def test_keys_that_cannot_be_read_let_nobody_in(keys):
+    provider = Provider(SETTINGS)
+    provider._discover = lambda: {"jwks_uri": ""}
+    provider._ask = lambda *_: {"keys": keys}
+    with pytest.raises(ApiError, match="keys cannot be read") as refused:
+        provider.check_token(sign(), "n")
+    assert refused.value.status_code == 503
+
+
 def test_nested_claims_name_roles():
     nested = SETTINGS.model_copy(update={"claim": "realm_access.roles", "name_claim": "preferred_username"})
     person = read_person(nested, {"sub": "1", "realm_access": {"roles": ["nurses", 3]}, "preferred_username": "anna"})

@@ -6,13 +6,11 @@ decides, records or learns waits for a message.
 
 import hashlib
 import hmac
-import http.client
 import json
 import os
 import smtplib
 import ssl
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,6 +25,7 @@ import sqlalchemy as sa
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_new_recorded, record
 from surefoot.service.database.schema import alerts, decisions, messages, outcomes, updates
+from surefoot.service.outside import OutsideError, send_request
 from surefoot.service.trial.alerts import KINDS, SEVERITIES, find_severity
 from surefoot.service.trial.trial import Trial
 from surefoot.service.trial.upkeep import ATTEMPTS, IS_UNDELIVERED
@@ -114,12 +113,6 @@ def send_email(settings: Alerts, message: Message) -> None:
         raise DeliveryError(f"the mail server refused {len(refused)} of {len(recipients)} recipients", list(refused))
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """A redirect could lead the message anywhere: it counts as a failure."""
-        return
-
-
 def send_webhook(settings: Alerts, message: Message) -> None:
     """JSON by POST, with X-Surefoot-Signature = HMAC-SHA256(secret, timestamp + "." + body) in hexadecimal."""
     secret = os.environ.get(SECRET)
@@ -131,15 +124,9 @@ def send_webhook(settings: Alerts, message: Message) -> None:
     headers["X-Surefoot-Signature"] = sign(secret, moment, body)
     request = urllib.request.Request(str(settings.webhook), body.encode(), headers)  # noqa: S310 - http(s) by the study
     try:
-        with urllib.request.build_opener(_NoRedirects).open(request, timeout=SECONDS):
-            return
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise DeliveryError(f"the webhook answered {error.code}") from error
-    except http.client.HTTPException as error:
-        raise DeliveryError(f"the webhook's answer is not HTTP ({type(error).__name__})") from error
-    except OSError as error:
-        raise DeliveryError(f"the webhook: {type(error).__name__}") from error
+        send_request(request, SECONDS)
+    except OutsideError as error:
+        raise DeliveryError(f"the webhook {error}") from error
 
 
 def sign(secret: str, moment: str, body: str) -> str:

@@ -11,13 +11,13 @@ import os
 import secrets
 import threading
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from surefoot.service.outside import OutsideError, send_request
 from surefoot.service.trial.api_models import ApiError
 from surefoot.study.trial_section import SingleSignOn
 
@@ -33,12 +33,6 @@ RETRY_SECONDS = 30.0
 LEEWAY = 60
 """Seconds by which the clocks of the provider and this server may differ."""
 CALLBACK = "/sign-in/oidc/callback"
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """A redirect could lead to another host: it counts as a failure."""
-        return
 
 
 @dataclass(frozen=True)
@@ -177,20 +171,20 @@ class Provider:
             if age > (RETRY_SECONDS if renew else FRESH_SECONDS):
                 self._keys = self._ask(address)
                 self._keys_at = time.monotonic()
-            listed = self._keys.get("keys", [])
+            listed = self._keys.get("keys")
+        if not isinstance(listed, list) or not all(isinstance(key, dict) for key in listed):
+            raise _refuse("the provider's keys cannot be read", 503)
         public = [key for key in listed if key.get("use", "sig") == "sig" and key.get("kty") != "oct"]
         return KeySet.import_key_set({"keys": public})
 
     def _ask(self, address: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
         request = urllib.request.Request(address, body, {"Accept": "application/json", **(headers or {})})  # noqa: S310
         try:
-            with urllib.request.build_opener(_NoRedirects).open(request, timeout=SECONDS) as reply:
-                answer = json.loads(reply.read(LARGEST))
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise _refuse(f"the provider answered {error.code}") from error
-        except (OSError, ValueError) as error:
-            raise _refuse(f"the provider cannot be reached or understood ({type(error).__name__})", 503) from error
+            answer = json.loads(send_request(request, SECONDS, LARGEST))
+        except OutsideError as error:
+            raise _refuse(f"the provider {error}", 503 if error.status is None else 401) from error
+        except (ValueError, RecursionError) as error:
+            raise _refuse("the provider's answer is not JSON", 503) from error
         if not isinstance(answer, dict):
             raise _refuse("the provider's answer is not a JSON object")
         return answer

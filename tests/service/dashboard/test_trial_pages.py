@@ -129,7 +129,7 @@ def test_words_of_statisticians_and_programmers_are_folded(seeded_browser, path)
     with seeded_browser.trial.database.transaction() as connection:
         row = {"channel": "email", "occasion": "x", "kind": "test", "content": "{}", "attempts": 3}
         times = dict.fromkeys(("created_at", "due_at"), clock.now())
-        connection.execute(sa.insert(messages), {**row, **times, "error": "the webhook: URLError"})
+        connection.execute(sa.insert(messages), {**row, **times, "error": "the webhook cannot be reached (URLError)"})
     sign_in(seeded_browser, "admin")
     page = seeded_browser.get(path).text.partition("</style>")[2]
     shown = re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)

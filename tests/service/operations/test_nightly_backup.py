@@ -6,7 +6,7 @@ import pytest
 
 from surefoot.service.database import databases
 from surefoot.service.database.schema import alerts, staff_actions
-from surefoot.service.operations import backup
+from surefoot.service.operations import backup, nightly_backup
 from surefoot.service.operations.nightly_backup import list_backups, run_nightly_backup
 from surefoot.service.operations.verification import replay
 from surefoot.service.trial.alerts import assess_trial
@@ -64,6 +64,24 @@ def test_each_night_is_backed_up_once_and_old_ones_go(open_backed_up, clock, tmp
     assert backup.restore(list_backups(folder)[0], copy, by="test").rows["decisions"] == 2
     assert replay(copy).differences == []
     copy.close()
+
+
+@sqlite_only
+def test_a_backup_whose_process_was_killed_before_it_was_recorded_counts(open_backed_up, clock, monkeypatch):
+    trial = open_backed_up()
+    register_participant(trial.database, "p0")
+    answer(trial, "p0", 0, timestamp=BEGIN.isoformat())
+    clock.set(BEGIN + timedelta(days=1, hours=12))
+
+    def be_killed(*_):
+        raise SystemExit
+
+    with monkeypatch.context() as killed, pytest.raises(SystemExit):
+        killed.setattr(nightly_backup, "write_erasure_list", be_killed)
+        run_nightly_backup(trial, clock.moment)
+    assert column(trial, staff_actions.c.action).count("backed up") == 0 and "backup" in list_kinds(trial, clock.moment)
+    assert [run_nightly_backup(trial, clock.moment) for _ in range(2)] == [None, None]
+    assert column(trial, staff_actions.c.action).count("backed up") == 1 and "backup" not in list_kinds(trial, clock.moment)
 
 
 @sqlite_only

@@ -161,11 +161,12 @@ def test_roll_back_is_one_call_that_leaves_a_trace(trial):
     assert {"participant_id": "p0", "action": "send", "feature": "weather"}.items() <= listed[0]["coefficients"][0].items()
 
 
-def test_an_update_on_another_machine_lives_as_long_as_its_heartbeat(trial):
+@pytest.mark.parametrize("long_ago", [updates.DEAD_AFTER * 1.1, timedelta(days=-400)], ids=["late", "by a clock ahead"])
+def test_an_update_on_another_machine_lives_as_long_as_its_heartbeat(trial, long_ago):
     """Its process cannot be asked, so only the heartbeat tells."""
     first = updates.begin_update(trial, "test")
     elsewhere = sa.update(update_rows).values(host="another machine", process=1)
-    for age, dead in ((updates.DEAD_AFTER - timedelta(seconds=5), False), (updates.DEAD_AFTER * 1.1, True)):
+    for age, dead in ((updates.DEAD_AFTER - timedelta(seconds=5), False), (long_ago, True)):
         with trial.database.transaction() as connection:
             connection.execute(elsewhere.values(beat_at=now() - age))
         if dead:

@@ -110,8 +110,11 @@ def place_in_days(moment: sa.Column[Any], edges: Sequence[datetime]) -> sa.Label
 
 
 def list_participants(trial: Trial, at: datetime) -> list[dict[str, Any]]:
-    """All participants, the longest silent first: last contact and decision point, decisions, outcomes that are missing."""
-    is_missing = (decisions.c.available, decisions.c.salt.is_not(None), CURRENT.c.outcome.is_(None))
+    """All participants, the longest silent first: last contact and decision point, decisions, outcomes that are missing.
+
+    Outcomes are missing where the app reported available: dose limits tell of earlier prompts, and coordinators are blind.
+    """
+    is_missing = (REPORTED_AVAILABLE, decisions.c.salt.is_not(None), CURRENT.c.outcome.is_(None))
     columns = (
         sa.func.count().label("decisions"),
         sa.func.count().filter(*is_missing, is_closed(trial, at)).label("missing"),

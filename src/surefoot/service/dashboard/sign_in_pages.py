@@ -25,7 +25,7 @@ from surefoot.service.dashboard.pages import (
 )
 from surefoot.service.database import clock
 from surefoot.service.database.ledger import insert_new
-from surefoot.service.database.schema import ended_sessions
+from surefoot.service.database.schema import SIGNED_OUT, ended_sessions
 from surefoot.service.single_sign_on import Attempt, Provider
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import Trial
@@ -85,10 +85,10 @@ def sign_in(request: Request, fields: Fields) -> Response:
 @router.post("/sign-out")
 def sign_out(request: Request, viewer: Sender) -> Response:
     """End the session, in this browser and on the server: its cookie is worth nothing from now on, wherever it is."""
-    row = {"digest": access.digest_key(viewer.session), "ended_at": clock.now()}
+    digest = access.digest_key(viewer.session)
     with viewer.trial.database.transaction() as connection:
-        connection.execute(insert_new(connection, ended_sessions), row)
-        access.record_action(connection, viewer.caller.name, "signed out")
+        connection.execute(insert_new(connection, ended_sessions), {"digest": digest, "ended_at": clock.now()})
+        access.record_action(connection, viewer.caller.name, SIGNED_OUT, digest.hex())
     response = go_to("/sign-in")
     response.delete_cookie(COOKIE, path=find_cookie_path(request))
     return response

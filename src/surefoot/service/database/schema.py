@@ -250,7 +250,9 @@ participant_events = _table(
 ended_sessions = _table(
     "ended_sessions", _key("digest", sa.LargeBinary, comment="SHA-256 of the cookie"), _column("ended_at", Instant)
 )
-"""Sessions that were signed out before their time."""
+"""Sessions that were signed out before their time; the staff trail has each of them as `SIGNED_OUT`."""
+SIGNED_OUT = "signed out"
+"""The action on the staff trail that ends a session, whose digest is its subject."""
 
 sign_ins = _table(
     "sign_ins",

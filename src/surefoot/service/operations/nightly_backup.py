@@ -3,8 +3,11 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from surefoot.errors import InputError
 from surefoot.service.access import record_action
+from surefoot.service.database.schema import staff_actions
 from surefoot.service.operations.backup import ENCRYPTED, back_up, write_erasure_list
 from surefoot.service.trial.alerts import count_alert
 from surefoot.service.trial.trial import Trial
@@ -25,6 +28,11 @@ def run_nightly_backup(trial: Trial, at: datetime) -> Path | None:
     if path.exists():
         # Whoever withdraws or is erased after a backup stays so when it is restored.
         write_erasure_list(trial.database, folder)
+        done = sa.select(staff_actions.c.id).where(staff_actions.c.action == BACKED_UP, staff_actions.c.subject == path.name)
+        with trial.database.transaction() as connection:
+            # The process that made it was killed before it could record that: a file with its name is whole.
+            if connection.scalar(done.limit(1)) is None:
+                record_action(connection, "schedule", BACKED_UP, path.name)
         return None
     if not claim_job(trial, f"backup:{due.date().isoformat()}:{at.astimezone(UTC):%Y-%m-%dT%H}", at):
         return None

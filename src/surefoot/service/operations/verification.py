@@ -6,7 +6,6 @@ A seal is the ledger's last hash, kept where whoever can change the database can
 import errno
 import json
 import os
-import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 import sqlalchemy as sa
@@ -28,9 +28,11 @@ from surefoot.service.database.ledger import BEGINNING, EVIDENCE, chain, digest_
 from surefoot.service.database.schema import (
     ERASABLE,
     LISTS,
+    SIGNED_OUT,
     STEADY,
     adverse_events,
     decisions,
+    ended_sessions,
     erasures,
     ledger,
     make_reply,
@@ -39,6 +41,7 @@ from surefoot.service.database.schema import (
     updates,
 )
 from surefoot.service.database.schema_objects import find_schema_differences
+from surefoot.service.outside import OutsideError, send_request
 from surefoot.service.trial.states import context_to_state, derive_now
 from surefoot.service.trial.trial import PolicyVersions, load_stored_study, read_draw_secret
 from surefoot.service.trial.upkeep import SEALED
@@ -268,10 +271,10 @@ def send_seal(seal: Seal, url: str) -> None:
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, seal.to_line().encode(), headers, method="POST")  # noqa: S310 - see the caller
     try:
-        urllib.request.urlopen(request, timeout=URL_SECONDS).close()  # noqa: S310
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        why = f"status {error.code}" if isinstance(error, urllib.error.HTTPError) else type(error).__name__
-        raise InputError(f"the seal could not be sent ({why}); nothing outside has it yet") from error
+        send_request(request, URL_SECONDS)
+    except OutsideError as error:
+        host = urlsplit(url).hostname  # the rest of a URL may hold a secret
+        raise InputError(f"the seal could not be sent: {host} {error}; nothing outside has it yet") from error
 
 
 @dataclass(frozen=True)
@@ -303,6 +306,7 @@ def verify(database: Database, seals: Sequence[Seal] = ()) -> Verification:
         verifier.find_unaccounted_erasures()
         verifier.find_returned_content()
         verifier.check_slots()
+        verifier.find_reopened_sessions()
         verifier.find_missing_seals(seals)
         verifier.discrepancies += [Discrepancy(*difference) for difference in find_schema_differences(connection)]
         erased = {table.name: _count(connection, sa.select(table.c.id).where(table.c.salt.is_(None))) for table in ERASABLE}
@@ -516,6 +520,14 @@ class _Verifier:
         )
         for update_id in self._connection.scalars(sa.select(updates.c.id).where(is_wrong)):
             self._report(f"update {update_id}", "takes the slot of updates, or left it, otherwise than its end says")
+
+    def find_reopened_sessions(self) -> None:
+        """A session that was signed out stays on the list of ended ones: without it an old cookie would be good again."""
+        ended = {bytes(digest).hex() for digest in self._connection.scalars(sa.select(ended_sessions.c.digest))}
+        actions = sa.select(staff_actions).where(staff_actions.c.action == SIGNED_OUT, staff_actions.c.subject != "")
+        for action in self._connection.execute(actions):
+            if action.subject not in ended:
+                self._report(f"session that was signed out by staff action {action.id}", "is no longer ended")
 
     def find_missing_seals(self, seals: Sequence[Seal]) -> None:
         """A file of seals has every seal that the ledger says was put there."""

@@ -107,7 +107,8 @@ def release_dead_update(trial: Trial) -> None:
         running = connection.execute(sa.select(updates).where(updates.c.slot.is_not(None))).mappings().first()
     if running is None:
         return
-    dead = now() - running["beat_at"] > DEAD_AFTER
+    # A sign of life that is still to come was dated by a clock that was ahead, and none has followed it.
+    dead = abs(now() - running["beat_at"]) > DEAD_AFTER
     if not dead and running["host"] == socket.gethostname() and running["process"] is not None:
         try:
             os.kill(running["process"], 0)
