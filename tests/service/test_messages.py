@@ -20,6 +20,7 @@ from surefoot.cli import app as commands
 from surefoot.service import messages
 from surefoot.service.database.clock import Job, now, repeat_jobs
 from surefoot.service.messages import PASSWORD, SECRET, USER, DeliveryError, Message, make_channels
+from surefoot.service.operations.verification import verify
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.trial import Trial, open_trial
 from surefoot.study import Study
@@ -187,6 +188,7 @@ def test_a_recipient_who_was_refused_gets_it_later_and_the_others_do_not_get_it_
     assert messages.list_messages(trial)[0]["error"] == "the mail server refused 1 of 2 recipients"
     assert messages.deliver_messages(trial, channel, at + timedelta(minutes=1)) == 1 and count_undelivered(trial) == 0
     assert [mail["To"] for mail in sent] == ["a@b.org, c@d.org", "c@d.org"]
+    assert verify(trial.database).discrepancies == []
     trial.close()
 
 

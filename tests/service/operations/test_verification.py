@@ -243,6 +243,10 @@ MANIPULATIONS = {
         "UPDATE messages SET sent_at = NULL WHERE id = 1",
         "message sent 1 (occasion alert:1): was recorded",
     ),
+    "message reworded": (
+        """UPDATE messages SET content = replace(content, 'silence', 'all is well') WHERE id = 2""",
+        "message 2 (occasion alert:2): was changed since it was recorded",
+    ),
     "message deleted": ("DELETE FROM messages WHERE id = 2", "message 2 (occasion alert:2): was recorded and is no longer"),
     "secret": ("UPDATE secrets SET value = zeroblob(32)", "secret draws: was changed"),
     "study's text": ("UPDATE studies SET text = text || ' '", "study "),
@@ -436,7 +440,7 @@ def test_an_entry_twice_is_named(copy):
 def test_every_column_of_the_evidence_is_hashed_or_left_out_on_purpose():
     left_out = {
         "updates": {"slot", "beat_at", "host", "process"},
-        "messages": {"content", "due_at", "attempts", "error"},
+        "messages": {"due_at", "attempts", "error"},
         "alerts": {"times"},
     }
     left_out |= {table: {"salt"} for table in ("decisions", "outcomes", "adverse_events")}

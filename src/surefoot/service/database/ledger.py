@@ -143,6 +143,11 @@ def without_copies(result: str) -> str:
     return json.dumps(content, sort_keys=True)
 
 
+def without_recipients(content: str) -> str:
+    """A message without the list of those who lack it, which shrinks while it is sent."""
+    return json.dumps({name: value for name, value in json.loads(content).items() if name != "to"}, sort_keys=True)
+
+
 _KINDS = (
     Evidence("study", schema.studies, "first_used"),
     Evidence("secret", schema.secrets, "", ("name",)),
@@ -166,7 +171,14 @@ _KINDS = (
     Evidence("alert", schema.alerts, "raised_at", ("id", "occasion"), ("kind", "message", "raised_at")),
     Evidence("alert closed", schema.alerts, "closed_at", ("id", "occasion"), ("closed_at",), only_if="closed_at"),
     Evidence("job", schema.scheduled, "", ("job",), repeats=True, ignored=schema.SIGNS_OF_LIFE),
-    Evidence("message", schema.messages, "created_at", ("id", "occasion"), ("channel", "kind", "created_at")),
+    Evidence(
+        "message",
+        schema.messages,
+        "created_at",
+        ("id", "occasion"),
+        ("channel", "kind", "content", "created_at"),
+        forms={"content": without_recipients},
+    ),
     Evidence("message sent", schema.messages, "sent_at", ("id", "occasion"), ("sent_at", "delivery"), only_if="sent_at"),
     Evidence("staff action", schema.staff_actions, "done_at", ("id", "action")),
     Evidence("erasure", schema.erasures, "erased_at", ("id", "participant_id")),
