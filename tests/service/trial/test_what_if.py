@@ -96,7 +96,7 @@ def test_who_is_paused_is_told_of_beside_the_answer(learned):
     learned.ask("/study/pause", {"reason": "the board asked"}, role="admin")
     found = ask(learned.trial)
     assert found.stop == "paused: the study" and found.choice.source == "policy"
-    assert "Right now nothing would be sent" in learned.get(f"{GOOD}&participant=p0").text
+    assert "At present nothing would be sent" in learned.get(f"{GOOD}&participant=p0").text
 
 
 def test_derived_states_come_from_the_records_or_the_form(url):
