@@ -10,6 +10,7 @@ import surefoot as sf
 from surefoot.cli import app
 from surefoot.datasets import demo_raw
 from surefoot.linking import LinkPlan
+from surefoot.linking.draft import draft_plan
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,17 @@ def test_the_plan_recognises_columns_minutes_and_the_platform(raw):
     assert (plan.streams["steps"].row_minutes, plan.streams["steps"].worn) == (1, "worn")
     assert (plan.streams["survey"].row_minutes, plan.streams["survey"].profile) == (None, "qualtrics")
     assert list(plan.features) == ["steps_before", "mood_last", "steps_after"]
+
+
+def test_intervals_are_recognised_by_their_ends_though_they_begin_regularly(tmp_path):
+    (tmp_path / "decisions.csv").write_text("participant,time\na,2026-03-02T08:30:00Z\n")
+    rows = [f"a,2026-03-02T08:{minute}:00Z,2026-03-02T08:{minute + 9}:00Z,{minute}" for minute in (10, 20, 25, 40)]
+    (tmp_path / "walks.csv").write_text("\n".join(["participant;start_time;end_time;steps", *rows]).replace(",", ";"))
+    plan = draft_plan(tmp_path / "decisions.csv", [tmp_path / "walks.csv"]).text
+    section = LinkPlan.parse(plan).streams["walks"]
+    assert (section.ends, section.row_minutes) == ("end_time", None)
+    table = sf.linking.link(tmp_path / "decisions.csv", plan=LinkPlan.parse(plan)).table
+    assert table.select(["steps_before", "steps_after"]).to_pylist() == [{"steps_before": 30.0, "steps_after": 40.0}]
 
 
 def test_raw_files_give_the_effect_that_was_simulated(raw):

@@ -25,6 +25,7 @@ PATTERNS = {
     "time": r"^(time|date|.*time[._ -]?stamp.*|.*date[._ -]?time.*|.*[._ -]time|utime|when|start.*|activityminute)$",
     "zone": r"^(tz|.*time[._ -]?zone|zone)$",
     "worn": r"^(is[._ -]?)?(worn|wear(ing)?|on[._ -]?(wrist|body))$",
+    "ends": r"^(ends?|until|end[._ -]?(time|date|at))$",
     "received": r"^(received|uploaded|arrived|synced|ingested)([._ -](at|time|on))?$",
 }
 AVERAGED = r"(?i)heart|hr$|bpm|temp|rate|mood|stress|level|score"
@@ -162,7 +163,11 @@ def _find_match(path: Path) -> Match | None:
 
 
 def _describe_rows(frame: pl.DataFrame, participant: str, time: str) -> list[str]:
-    """Whether rows are about minutes, and the columns that say whether a device was worn and when a row arrived."""
+    """What a row is about, and the columns that say whether a device was worn and when a row arrived.
+
+    Where a column holds the ends of rows, their beginnings do not say how long they are.
+    """
+    ends = _guess("ends", frame.columns)
     unit = _guess_unit(frame[time])
     wall, _ = split_times(time, frame.schema[time], TimesSection(time_unit=unit))
     moments = frame.select(id=participant, moment=wall.dt.epoch("us")).sort("id", "moment")
@@ -171,7 +176,9 @@ def _describe_rows(frame: pl.DataFrame, participant: str, time: str) -> list[str
     usual, times_seen = max(counts.items(), key=lambda pair: pair[1], default=(0, 0))
     lines = []
     is_regular = times_seen > counts.total() / 2
-    if is_regular and usual % MINUTE == 0 and usual <= LONGEST_ROW * MINUTE:
+    if ends is not None:
+        lines += [f"ends = {quote(ends)}  # a window uses the rows that lie in it whole"]
+    elif is_regular and usual % MINUTE == 0 and usual <= LONGEST_ROW * MINUTE:
         lines += [f"row_minutes = {usual // MINUTE}  # each row is about this many minutes, from its time on"]
     else:
         lines += ["# A row is an event. If it is about some minutes, write row_minutes."]
@@ -188,16 +195,18 @@ def _list_numbers(frame: pl.DataFrame) -> list[str]:
 
 
 def _propose_features(name: str, lines: list[str], columns: list[str]) -> list[str]:
-    """A state and an outcome of every column of minutes; of events the last answer."""
+    """A state and an outcome of every column of minutes or intervals; of events the last answer."""
     is_minutes = any(line.startswith("row_minutes") for line in lines)
+    is_event = not is_minutes and not any(line.startswith("ends") for line in lines)
     text: list[str] = []
     for column in columns:
         feature = "mean" if re.search(AVERAGED, column) else "sum"
         source = [f"stream = {quote(name)}", f"column = {quote(column)}"]
-        if not is_minutes:
+        if is_event:
             text += [f"[states.{_spell_key(column + '_last')}]", *source, 'feature = "last"', "minutes = 1440", ""]
             continue
-        rule = "at_least = 0.5  # missing if less than half of the window has data"
-        text += [f"[states.{_spell_key(f'{column}_before')}]", *source, f'feature = "{feature}"', "minutes = 60", rule, ""]
-        text += [f"[outcomes.{_spell_key(f'{column}_after')}]", *source, f'feature = "{feature}"', "minutes = 30", rule, ""]
+        rule = ["at_least = 0.5  # missing if less than half of the window has data"] if is_minutes else []
+        for section, ending, minutes in (("states", "before", 60), ("outcomes", "after", 30)):
+            key = _spell_key(f"{column}_{ending}")
+            text += [f"[{section}.{key}]", *source, f'feature = "{feature}"', f"minutes = {minutes}", *rule, ""]
     return text

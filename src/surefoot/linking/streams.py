@@ -10,10 +10,12 @@ import polars as pl
 
 from surefoot.data.log_columns import MISSING, YES
 from surefoot.errors import InputError, did_you_mean
+from surefoot.linking.exports import read_export
 from surefoot.linking.plan import StreamSection
+from surefoot.linking.profiles import PROFILES, ExportFile
 from surefoot.linking.times import MINUTE, localise, split_times
 
-TEXT_FILES = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+TEXT_FILES = (".csv", ".tsv", ".txt")
 STRANGER = "participant has no decision point"
 UNREADABLE_TIME = "time is missing or cannot be read"
 UNREADABLE_END = "end is missing, cannot be read, or lies before the time"
@@ -284,8 +286,6 @@ def list_columns(section: StreamSection, columns: Sequence[str]) -> list[str]:
 
 def _find_ends(profile: str, columns: Sequence[str]) -> str | None:
     """The column in which the platform writes the ends of rows."""
-    from surefoot.linking.profiles import PROFILES
-
     ends = PROFILES.find(profile).ends
     return ends if ends in columns else None
 
@@ -305,7 +305,7 @@ def scan_file(path: Path, section: StreamSection) -> tuple[pl.LazyFrame, Sequenc
             return frame, files, False
         if suffix.lower() in TEXT_FILES:
             options: dict[str, Any] = {"infer_schema": False, "null_values": list(MISSING), "encoding": "utf8-lossy"}
-            frame = pl.scan_csv(path, separator=_find_separator(path, TEXT_FILES[suffix.lower()]), **options)
+            frame = pl.scan_csv(path, separator=ExportFile(path).head.separator, **options)
             frame.collect_schema()
             return frame, (), True
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -314,19 +314,8 @@ def scan_file(path: Path, section: StreamSection) -> tuple[pl.LazyFrame, Sequenc
     raise InputError(f"{path}: streams are .csv, .tsv, .parquet or a folder of .parquet; convert the file or write profile")
 
 
-def _find_separator(path: Path, usual: str) -> str:
-    """The separator that splits the first line of a file into most columns."""
-    import gzip
-
-    with gzip.open(path, "rt", errors="replace") if path.suffix == ".gz" else path.open(errors="replace") as file:
-        header = file.readline(100_000)
-    return max((usual, ",", ";", "\t"), key=header.count)
-
-
 def _read_export(path: Path, section: StreamSection) -> tuple[pl.LazyFrame, dict[str, int]]:
     """A table of a platform's export, and the numbers of rows of the export that are in none of its tables."""
-    from surefoot.linking.exports import read_export
-
     export = read_export(path, profile=section.profile)
     names = list(export.streams)
     table = section.table if section.table is not None else names[0]
