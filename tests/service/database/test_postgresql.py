@@ -119,6 +119,19 @@ def test_an_export_may_take_longer_and_ends_with_the_service(proxy):
     assert len(faults) == 1
 
 
+def test_a_long_reading_survives_a_reader_that_is_held_up(url, monkeypatch):
+    monkeypatch.setattr(postgresql, "SILENT_SECONDS", 1)
+    database = databases.connect(url)
+    with database.snapshot(unlimited=True) as connection:
+        driver = connection.connection.driver_connection.pgconn
+        driver.send_query(b"SELECT repeat('x', 1000) FROM generate_series(1, 30000)")
+        time.sleep(4)  # more than the buffers hold waits at the server
+        result = driver.get_result()
+        assert result.ntuples == 30000, result.error_message
+        assert driver.get_result() is None
+    database.close()
+
+
 def test_commits_are_durable_whatever_the_role_says(url):
     database = databases.connect(url)
     with database.engine.connect() as connection:

@@ -16,7 +16,10 @@ OUTCOMES = {
     "few runs": lambda decision: float(decision // 4),
     "missing": lambda decision: None,
 }
-METHODS = [("ro-accb", "person"), ("ro-saccb", "all"), ("linucb", "person"), ("ts", "partial"), ("ahead", "all")]
+METHODS = [
+    *[("ro-accb", "person"), ("ro-saccb", "all"), ("linucb", "person"), ("ts", "partial"), ("ahead", "all")],
+    ("recommended", None),
+]
 
 
 @pytest.fixture
@@ -24,7 +27,8 @@ def begin(request, url):
     """A trial of a method that learns from the first decision point on."""
 
     def open_first(method, pooling):
-        text = STUDY.replace('"ro-accb"', f'"{method}"').replace('"person"', f'"{pooling}"')
+        line = f'pooling = "{pooling}"' if pooling else ""
+        text = STUDY.replace('"ro-accb"', f'"{method}"').replace('pooling = "person"', line)
         trial = open_trial(Study.parse(text.replace("decision_points = 20", "decision_points = 1")), url)
         request.addfinalizer(trial.close)
         return trial

@@ -110,6 +110,8 @@ def _list_options(url: sa.URL) -> list[str]:
 
 def lift_limits(connection: sa.Connection) -> None:
     """Let this transaction's statements, and the pauses between them, take as long as they need."""
-    connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
+    # The last one also closes the connection of a reader that was held up while the server had rows to send.
+    limits = ("statement_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout")
+    connection.exec_driver_sql("; ".join(f"SET LOCAL {limit} = 0" for limit in limits))
     driver: Any = connection.connection.driver_connection
     driver.silent_seconds = LONG_SECONDS

@@ -8,12 +8,14 @@ import shutil
 import socket
 import stat
 import tempfile
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from surefoot.service.access import create_key, find_caller, revoke_key
 from surefoot.service.database import clock, databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.databases import Database
-from surefoot.service.database.schema import decisions
+from surefoot.service.database.schema import decisions, staff_actions
 from surefoot.service.operations.backup import ENCRYPTED, back_up, restore, write_erasure_list
 from surefoot.service.operations.nightly_backup import list_backups
 from surefoot.service.operations.verification import replay, verify
@@ -40,6 +42,7 @@ from surefoot.service.trial.participants import (
     confirm_erasure,
     find_statuses,
     register_participant,
+    set_pause,
 )
 from surefoot.service.trial.trial import Trial, check_servable, open_trial
 from surefoot.service.updates.updates import begin_update, run_update
@@ -67,6 +70,20 @@ class QualificationCheck:
 
 
 @dataclass(frozen=True)
+class Requirement:
+    """What a trial relies on, the checks that show it, and their result."""
+
+    number: int
+    words: str
+    checks: Sequence[str] = ()
+    untried: str = ""
+    """What the checks do not show of it."""
+    by_hand: str = ""
+    """What a person has to look at."""
+    result: str = ""
+
+
+@dataclass(frozen=True)
 class Qualification:
     """What an installation showed."""
 
@@ -81,6 +98,27 @@ class Qualification:
     @property
     def passed(self) -> bool:
         return all(check.passed for check in (*self.installation, *self.operation))
+
+    @property
+    def requirements(self) -> list[Requirement]:
+        """Every requirement with the checks that ran for it; rights depend on the kind of database."""
+        passed = {check.name: check.passed for check in (*self.installation, *self.operation)}
+        return [_judge_requirement(requirement, passed) for requirement in load_requirements()]
+
+
+def load_requirements() -> list[Requirement]:
+    """The numbered requirements, without results."""
+    text = files("surefoot.service.operations").joinpath("templates/requirements.toml").read_text(encoding="utf-8")
+    return [Requirement(**words) for words in tomllib.loads(text)["requirements"]]
+
+
+def _judge_requirement(requirement: Requirement, passed: dict[str, bool]) -> Requirement:
+    checks = [name for name in requirement.checks if name in passed]
+    if not checks:
+        result = "by hand" if requirement.by_hand else "not tried here"
+    else:
+        result = "passed" if all(passed[name] for name in checks) else "FAILED"
+    return replace(requirement, checks=checks, result=result)
 
 
 def qualify(study_file: Path, url: str) -> Qualification:
@@ -102,7 +140,12 @@ def write_report(qualification: Qualification, folder: Path) -> tuple[Path, Path
     data = folder / "qualification.json"
     package = "surefoot.service.operations"
     text = render("qualification.html", package=package, title="Qualification", qualification=qualification)
-    content = {**asdict(qualification), "at": qualification.at.isoformat(), "passed": qualification.passed}
+    content = {
+        **asdict(qualification),
+        "at": qualification.at.isoformat(),
+        "passed": qualification.passed,
+        "requirements": [asdict(requirement) for requirement in qualification.requirements],
+    }
     write_texts({page: text, data: json.dumps(content, indent=2, ensure_ascii=False) + "\n"})
     return page, data
 
@@ -182,6 +225,10 @@ def check_operation(trial: Trial) -> Iterator[QualificationCheck]:
         ("decisions and limits", "every probability within the study's limits; unavailable: nothing", _check_limits),
         ("retries", "one draw, the same bytes; another request for it is refused", _check_retries),
         ("outcomes", "recorded, repeated, before_decision", _check_outcomes),
+        ("echoed probability", "compared with the recorded one, and a difference is named", _check_echo),
+        ("fallback", "decides where the context is empty, with the study's probability", _check_fallback),
+        ("pause", "unavailable, with the reason and the staff action on record", _check_pause),
+        ("order", "a decision point that was skipped is refused as out_of_order", _check_order),
         ("update", "ends as done, waiting or refused", _check_update),
         ("replay and ledger", "no difference", _check_record),
         ("append-only", "the database refuses to change a decision", _check_append_only),
@@ -206,11 +253,15 @@ def _run_days(trial: Trial) -> Iterator[dict[str, Any]]:
     step = max(timedelta(hours=1), trial.settings.decision_gap)
     points = trial.settings.warm_up_decision_points + 10
     begin = now() - (points + 2) * step
+    # Nothing was sent to a newcomer, so that no limit on prompts makes the decision point with an empty context unavailable.
+    newcomer = (PEOPLE[1], 0)
     limits = trial.study.outcome.range
     for person in PEOPLE:
         register_participant(trial.database, person)
         for index in range(points):
             request = _make_request(trial, rng, person, index, begin + index * step)
+            if (person, index) == newcomer:
+                request = request.model_copy(update={"context": {}})
             answer = {**json.loads(decide(trial, request)), "request": request}
             # Not negative where the study gives no range, so that it has a logarithm and a root.
             value = float(rng.uniform(*limits) if limits else rng.exponential())
@@ -272,6 +323,57 @@ def _check_outcomes(trial: Trial, answers: Answers) -> Observation:
     moments = (moment, moment, moment - timedelta(days=400))
     statuses = [_send_outcome(trial, answers[0], 1.0, observed) for observed in moments]
     return ", ".join(statuses), statuses == ["recorded", "repeated", "before_decision"]
+
+
+def _check_echo(trial: Trial, answers: Answers) -> Observation:
+    recorded = answers[0]["action_prob"][answers[0]["action"]]
+    moment = answers[0]["request"].timestamp
+    echoes = [
+        Outcome(decision_id=answers[0]["decision_id"], outcome=1.0, timestamp=moment, action_prob=probability)
+        for probability in (recorded, recorded / 2)
+    ]
+    agrees = [receipt["action_prob_agrees"] for receipt in record_outcomes(trial, echoes)]
+    return f"recorded probability: agrees {agrees[0]}; half of it: agrees {agrees[1]}", agrees == [True, False]
+
+
+def _check_fallback(trial: Trial, answers: Answers) -> Observation:
+    answer = next(answer for answer in answers if not answer["request"].context)
+    send = sum(answer["action_prob"][1:])
+    passed = answer["source"] == "fallback" and abs(send - trial.settings.fallback_probability) < 1e-12
+    return f"empty context: {answer['source']}, sends with probability {send:g}", passed
+
+
+def _ask_again(trial: Trial, answers: Answers, skipped: int) -> dict[str, Any]:
+    """The second participant asks, available, an hour after the last decision point or later."""
+    last = answers[-1]["request"]
+    step = max(timedelta(hours=1), trial.settings.decision_gap)
+    request = _make_request(
+        trial, np.random.default_rng(2), PEOPLE[1], last.decision_idx + 1 + skipped, last.timestamp + step
+    )
+    reply: dict[str, Any] = json.loads(decide(trial, request.model_copy(update={"availability": True, "reasons": []})))
+    return reply
+
+
+def _check_pause(trial: Trial, answers: Answers) -> Observation:
+    set_pause(trial, PEOPLE[1], paused=True, reason="qualification", by="qualification")
+    answer = _ask_again(trial, answers, skipped=1)
+    set_pause(trial, PEOPLE[1], paused=False, reason="qualification", by="qualification")
+    with trial.database.autocommit() as connection:
+        reasons = connection.scalar(sa.select(decisions.c.fallback_reasons).where(decisions.c.id == answer["decision_id"]))
+        on_record = sa.select(staff_actions.c.action).where(staff_actions.c.subject == PEOPLE[1])
+        actions = list(connection.scalars(on_record.order_by(staff_actions.c.id)))
+    shown = f"{answer['source']}, reasons {reasons}; staff actions: {', '.join(actions)}"
+    complete = "paused: the participant" in str(reasons) and actions == ["paused", "resumed"]
+    return shown, answer["source"] == "unavailable" and answer["action"] == 0 and complete
+
+
+def _check_order(trial: Trial, answers: Answers) -> Observation:
+    """After the check of a pause, which skipped a decision point."""
+    try:
+        _ask_again(trial, answers, skipped=0)
+    except ApiError as error:
+        return f"{error.status_code} {error.code}", (error.status_code, error.code) == (409, "out_of_order")
+    return "answered", False
 
 
 def _check_update(trial: Trial, _: Answers) -> Observation:
