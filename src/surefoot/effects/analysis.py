@@ -4,7 +4,7 @@ rows do not count."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +15,17 @@ from surefoot.data.log_table import ColumnNames, LogLayout, LogTable, UnnamedAva
 from surefoot.data.mean_weights import READINGS, MeanWeights, require_reading, spread_probabilities
 from surefoot.data.suspect_columns import AVAILABLE_OR_NOT, find_unnamed_availability
 from surefoot.data.trajectories import Trajectories
+from surefoot.effects.formulas import INTERCEPT, Design, Terms, evaluate_design, list_variables, make_design, parse_terms
 from surefoot.errors import InputError
 from surefoot.inference.balance import FALSE_ALARMS, find_imbalances
 from surefoot.study.log_description import OutcomeSection
 
+if TYPE_CHECKING:
+    from formulaic import ModelSpec
+
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.int64]
-Terms = str | Sequence[str]
-"""A list of column names, or a formula such as `~ home + day`."""
-Variable = tuple[tuple[str, ...], Floats]
-"""Names and values (names, rows) of the numbers that a column or a product of columns stands for."""
-INTERCEPT = "Intercept"
 FUTURES = ("observed", "none")
 OUTCOME_MISSING = "outcome missing"  # The reason why a row without an outcome does not count.
 CERTAIN = 1e-10  # In standard deviations of the outcome: a standard error below this is rounding.
@@ -51,6 +50,7 @@ class Analysis:
     missing_as: float | Mapping[str, float] | None = None
     transform: str = "none"
     actions: Sequence[str] | None = None
+    learner: Any = "forest"
 
     def __post_init__(self) -> None:
         if self.probability is None:
@@ -63,15 +63,6 @@ class Analysis:
             raise InputError(f"future is '{self.future}'; choose from {list(FUTURES)}")
         if isinstance(self.lag, bool) or self.lag != int(self.lag) or self.lag < 0:
             raise InputError(f"lag is {self.lag!r}; give a whole number of decision points, 0 for the proximal outcome")
-        for term in (*parse_terms(self.moderators), *parse_terms(self.controls)):
-            for name in _split_product(term):
-                if name in (self.outcome, self.treatment):
-                    role = "outcome" if name == self.outcome else "treatment"
-                    raise InputError(
-                        f"'{name}' is the {role}, which is known only after the decision; moderators and controls must be "
-                        "known before it: name a variable that is",
-                        column=name,
-                    )
 
     @property
     def probability_columns(self) -> list[str]:
@@ -98,47 +89,6 @@ class Analysis:
             return OutcomeSection(transform=self.transform).offset
         except ValueError as error:
             raise InputError(f"transform '{self.transform}' is unknown; write 'none', 'sqrt' or 'log(x + 0.5)'") from error
-
-
-def parse_terms(given: Terms | None) -> tuple[str, ...]:
-    """The terms of a list or a formula; `a:b` is a product, and the intercept is always included.
-
-    >>> parse_terms("~ 1 + home + day:home"), parse_terms(["home"]), parse_terms("~ 1")
-    (('home', 'day:home'), ('home',), ())
-    """
-    if isinstance(given, str):
-        if not given.strip().startswith("~"):
-            raise InputError(f"{given!r} is neither a list nor a formula; write ['{given}'] or '~ {given}'")
-        given = [part.strip() for part in given.strip()[1:].split("+")]
-        if any(part == "0" or "-" in part or "*" in part or not part for part in given):
-            raise InputError(f"a formula is '~ a + b + a:b', with + and : only and always with its intercept; got {given}")
-        given = [part for part in given if part != "1"]
-    terms = tuple(str(term) for term in given or ())
-    twice = [term for term in terms if terms.count(term) > 1]
-    if twice:
-        raise InputError(f"'{twice[0]}' is given twice; name every column once", column=twice[0])
-    return terms
-
-
-def _split_product(term: str, columns: Sequence[str] = ()) -> list[str]:
-    """The factors of a product; a column whose name contains `:` is not one."""
-    return [term] if term in columns else [factor.strip() for factor in term.split(":")]
-
-
-def _make_design(terms: Sequence[str], variables: Mapping[str, Variable], rows: int) -> Variable:
-    """The intercept and every term; a category gives one line for each level but the first."""
-    names = [INTERCEPT]
-    values = [np.ones((1, rows))]
-    for term in terms:
-        first, *others = _split_product(term, list(variables))
-        labels, product = variables[first]
-        for factor in others:
-            factor_labels, matrix = variables[factor]
-            labels = tuple(f"{left}:{right}" for left in labels for right in factor_labels)
-            product = (product[:, None] * matrix).reshape(-1, rows)
-        names += labels
-        values.append(product)
-    return tuple(names), np.concatenate(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,23 +138,39 @@ class SortedRows:
     def read_numbers(self, name: str) -> Floats:
         return np.asarray(self.columns[name].numbers()[self.row])
 
-    def read_variable(self, name: str, missing_as: float) -> Variable:
-        """Numbers as they are; text as one 0/1 line for every level but the first in the alphabet."""
+    def read_variable(self, name: str, missing_as: float) -> NDArray[Any]:
+        """Numbers, or text with None where it is missing."""
         column = self.columns[name]
         if column.cells.type not in TEXT_TYPES:
-            labels: tuple[str, ...] = (name,)
-            values = column.numbers()[None]
-        else:
-            texts, indices = column.distinct()
-            levels = sorted(texts)
-            if len(levels) < 2:
-                raise InputError(
-                    f"column '{name}' holds one value only ({levels}); a category needs two levels", column=name
-                )
-            labels = tuple(f"{name}={level}" for level in levels[1:])
-            coded = np.stack([indices == texts.index(level) for level in levels[1:]]).astype(np.float64)
-            values = np.where(indices < 0, np.nan, coded)
-        return labels, np.where(np.isnan(values), missing_as, values)[:, self.row]
+            values = column.numbers()[self.row]
+            return np.where(np.isnan(values), missing_as, values)
+        texts, codes = column.distinct()
+        if len(texts) < 2:
+            raise InputError(f"column '{name}' holds one value only ({texts}); a category needs two levels", column=name)
+        return np.array([*texts, None], dtype=object)[codes][self.row]
+
+    def read_design(self, terms: Sequence[str], missing_as: Mapping[str, float]) -> Design:
+        """The intercept and the columns of the terms; a category gives one column for each level but the first."""
+        variables = {
+            name: self.read_variable(name, missing_as.get(name, np.nan))
+            for name in list_variables(terms, list(self.columns))
+        }
+        if not set(terms) <= set(variables):
+            return make_design(terms, variables, len(self.row))
+        # Simulated trials have lists of columns: these need no formula.
+        names = [INTERCEPT]
+        values = [np.ones(len(self.row))]
+        for name in terms:
+            variable = variables[name]
+            if variable.dtype != object:
+                names.append(name)
+                values.append(variable)
+                continue
+            missing = variable == None  # noqa: E711 - of every element
+            for level in sorted(set(variable[~missing]))[1:]:
+                names.append(f"{name}={level}")
+                values.append(np.where(missing, np.nan, variable == level))
+        return Design(tuple(names), np.stack(values).astype(np.float64))
 
     def read_available(self) -> Mask:
         name = self.analysis.available
@@ -304,6 +270,7 @@ class ExcursionBatch:
     probabilities: Floats  # (actions, rows): NaN where the log does not say it; of nothing 1 at unavailable rows.
     numerator: Floats  # (actions, rows): p̃.
     outcome: Floats  # `lag` decision points later, transformed; NaN where missing.
+    predicted: Floats  # The part of the outcome that a regressor predicts; 0 but for doubly robust WCLS.
     observed: Mask  # Whether the outcome was measured (and not defined by `missing_as`).
     later: Mask  # Whether the participant has a decision point `lag` later.
     future: Floats  # Π 1{A = 0}/P(A = 0) over the decision points in between; 1 when they are taken as observed.
@@ -312,6 +279,7 @@ class ExcursionBatch:
     moderator_names: tuple[str, ...]
     control_names: tuple[str, ...]
     action_names: tuple[str, ...]
+    moderator_spec: "ModelSpec | None" = None  # How a formula turns variables into f; None for a list of columns.
 
     def __len__(self) -> int:
         return len(self.available)
@@ -381,6 +349,20 @@ class ExcursionBatch:
             return self.moderator_names
         return tuple(f"{action}: {name}" for action in self.action_names[1:] for name in self.moderator_names)
 
+    @property
+    def moderator_variables(self) -> tuple[str, ...]:
+        """What the moderators depend on: columns of the frame for a formula, else the moderators themselves."""
+        if self.moderator_spec is None:
+            return self.moderator_names[1:]
+        return tuple(sorted(map(str, self.moderator_spec.required_variables)))
+
+    def evaluate_moderators(self, values: Mapping[str, Any]) -> Floats:
+        """f at values of the `moderator_variables`, (values, p)."""
+        if self.moderator_spec is not None:
+            return evaluate_design(self.moderator_spec, values)
+        columns = [values[name] for name in self.moderator_variables]
+        return np.column_stack([np.ones(len(columns[0]) if columns else 1), *columns])
+
     @cached_property
     def reasons(self) -> dict[str, Mask]:
         """Why rows do not count: every row under the first reason that applies."""
@@ -412,16 +394,22 @@ def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -
     """The named columns of a pandas, polars or Arrow frame, sorted and checked."""
     moderators = parse_terms(analysis.moderators)
     controls = parse_terms(analysis.controls)
-    present = list(getattr(frame, "column_names", getattr(frame, "columns", ())))
-    variables = list(dict.fromkeys(name for term in (*moderators, *controls) for name in _split_product(term, present)))
+    present = [str(name) for name in getattr(frame, "column_names", getattr(frame, "columns", ()))]
+    variables = list_variables((*moderators, *controls), present)
+    for name, role in ((analysis.outcome, "outcome"), (analysis.treatment, "treatment")):
+        if name in variables:
+            raise InputError(
+                f"'{name}' is the {role}, which is known only after the decision; moderators and controls must be known "
+                "before it: name a variable that is",
+                column=name,
+            )
     defined = analysis.defined_missing
     for name in defined:
         if name not in (analysis.outcome, *variables):
             raise InputError(f"missing_as names '{name}', which is neither the outcome nor a moderator or control")
-    rows = SortedRows.of_frame(frame, analysis, variables, name_row)
-    read = {name: rows.read_variable(name, defined.get(name, np.nan)) for name in variables}
-    moderator_names, f = _make_design(moderators, read, len(rows.row))
-    control_names, g = _make_design(controls, read, len(rows.row))
+    rows = SortedRows.of_frame(frame, analysis, list(variables), name_row)
+    f = rows.read_design(moderators, defined)
+    g = rows.read_design(controls, defined)
     available = rows.read_available()
     action, names = rows.read_actions(available)
     probabilities = rows.read_probabilities(available, action, names)
@@ -450,14 +438,16 @@ def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -
         probabilities=probabilities,
         numerator=rows.read_numerator(available, len(names)),
         outcome=np.where(later, outcome[moved], np.nan),
+        predicted=np.zeros(len(action)),
         observed=later & ~np.isnan(measured[moved]),
         later=later,
         future=future,
-        moderators=f,
-        controls=g,
-        moderator_names=moderator_names,
-        control_names=control_names,
+        moderators=f.values,
+        controls=g.values,
+        moderator_names=f.names,
+        control_names=g.names,
         action_names=names,
+        moderator_spec=f.spec,
     )
 
 

@@ -200,14 +200,15 @@ def _cross(factors: Floats, moderators: Floats) -> Floats:
 
 
 def make_linear(batch: ExcursionBatch, influence: Influence | None = None) -> EstimatingFunction:
-    """W Xᵀ ψ(Y − Xθ), X = [g, (1{A = k} − p̃_k) f]; without ψ weighted and centred least squares."""
+    """W Xᵀ ψ(Y − γ m̂ − Xθ), X = [g, (1{A = k} − p̃_k) f]; without ψ weighted and centred least squares."""
     scaled, names, back = _standardise(batch)
     weight = scaled.weight
     centred = scaled.treated - scaled.numerator[1:]
+    outcome = scaled.outcome - scaled.predicted
 
     def evaluate(theta: Floats, rows: slice) -> Evaluation:
         design = np.concatenate([scaled.controls[:, rows], _cross(centred[:, rows], scaled.moderators[:, rows])])
-        residual = scaled.outcome[rows] - theta @ design
+        residual = outcome[rows] - theta @ design
         slope = design
         if influence is not None:
             residual, derivative = influence(residual)
@@ -316,10 +317,13 @@ class Estimator:
     several_by: str | None = None  # The estimator for several treatments, where this one takes a single one.
     distal: bool = False
     """Whether a participant has one outcome, at the end; its published covariance is not corrected for small samples."""
+    learns: bool = False
+    """Whether a regressor first predicts the outcome."""
 
 
 ESTIMATORS = {
     "wcls": Estimator("weighted and centred least squares", "difference of means", make_linear),
+    "dr-wcls": Estimator("doubly robust WCLS", "difference of means", make_linear, learns=True),
     "emee": Estimator("EMEE", "log relative risk", make_emee, binary=True),
     "emee2": Estimator("EMEE2", "log relative risk", make_emee2, binary=True, several_by="emee"),
     "dcee": Estimator("linear DCEE", "difference of means", make_dcee, several_by="wcls", distal=True),

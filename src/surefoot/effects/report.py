@@ -11,8 +11,9 @@ import numpy as np
 from surefoot.data.frames import make_frame
 from surefoot.data.log_columns import Place, frame_row
 from surefoot.effects.adaptive_errors import adapt_errors
-from surefoot.effects.analysis import INTERCEPT, Analysis, Floats, parse_terms
+from surefoot.effects.analysis import Analysis, Floats
 from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly, make_mean, solve
+from surefoot.effects.formulas import INTERCEPT, parse_terms
 from surefoot.effects.groups import HEADERS, GroupSummary, describe_groups
 from surefoot.effects.result import (
     ContrastResults,

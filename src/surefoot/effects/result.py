@@ -14,18 +14,18 @@ from surefoot.data.log_columns import Place, frame_row
 from surefoot.data.suspect_columns import warn_of_doubts
 from surefoot.effects.adaptive_errors import adapt_errors
 from surefoot.effects.analysis import (
-    INTERCEPT,
     Analysis,
     ExcursionBatch,
     Floats,
     Mask,
-    Terms,
     check_randomisation,
     check_uncertainty,
     check_validity,
     read_batch,
 )
+from surefoot.effects.doubly_robust import predict_outcomes
 from surefoot.effects.estimators import ESTIMATORS, Estimate, fit_least_squares, make_linear, solve
+from surefoot.effects.formulas import INTERCEPT, Terms
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.adaptive_sandwich import UpdateHistory
 from surefoot.inference.intervals import Interval, t_interval
@@ -100,7 +100,13 @@ def _count_by_action(batch: ExcursionBatch, among: Mask, happened: Mask) -> Shar
     rows = np.bincount(batch.action[among], minlength=actions).tolist()
     count = np.bincount(batch.action[among & happened], minlength=actions).tolist()
     outcome = np.where(among, happened.astype(np.float64), np.nan)
-    other = replace(batch, outcome=outcome, moderators=np.ones((1, len(batch))), moderator_names=(INTERCEPT,))
+    other = replace(
+        batch,
+        outcome=outcome,
+        predicted=np.zeros(len(batch)),
+        moderators=np.ones((1, len(batch))),
+        moderator_names=(INTERCEPT,),
+    )
     effect = None
     if np.ptp(other.counted_only.outcome) > 0:
         try:
@@ -314,14 +320,15 @@ class EffectResult(Shown):
         return JointTest(chosen, statistic, size, degrees, float(fdtrc(size, degrees, statistic)))
 
     def effect_at(
-        self, at: Mapping[str, float] | None = None, *, action: str | None = None, against: str | None = None
+        self, at: Mapping[str, float | str] | None = None, *, action: str | None = None, against: str | None = None
     ) -> ContrastResults:
         """The effect where the moderators have these values, of one action against another (nothing unless named).
 
-        `result.effect_at({"home": 1, "day": 40})` is the effect at home on day 40; every moderator needs a value.
+        `result.effect_at({"home": 1, "day": 40})` is the effect at home on day 40; every moderator, or every variable of
+        a formula, needs a value.
         """
         values = dict(at or {})
-        moderators = self.points.moderator_names[1:]
+        moderators = self.points.moderator_variables
         unknown = [name for name in values if name not in moderators]
         if unknown:
             raise InputError(
@@ -330,7 +337,7 @@ class EffectResult(Shown):
         absent = [name for name in moderators if name not in values]
         if absent:
             raise InputError(f"say where the effect is wanted: {absent} have no value; moderators are {list(moderators)}")
-        row = np.array([1.0, *(values[name] for name in moderators)])
+        row = self.points.evaluate_moderators({name: [values[name]] for name in moderators})[0]
         actions = self.points.action_names
         chosen = actions[1] if action is None and len(actions) == 2 else action
         matrix = np.zeros((len(actions), len(row)))
@@ -338,7 +345,7 @@ class EffectResult(Shown):
             if name not in actions:
                 raise InputError(f"action {name!r} is not known; name one of {list(actions)}")
             matrix[actions.index(name)] += sign * row
-        label = ", ".join(f"{name} = {values[name]:g}" for name in moderators) or "average"
+        label = ", ".join(f"{name} = {_write_value(values[name])}" for name in moderators) or "average"
         if len(actions) > 2:
             label = f"{chosen} against {against or actions[0]}, {label}"
         return self.t_test(matrix[1:].ravel(), names=(label,))
@@ -371,6 +378,10 @@ class EffectResult(Shown):
         return matrix
 
 
+def _write_value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
 class Options(TypedDict, total=False):
     """The arguments of `excursion_effect`."""
 
@@ -389,6 +400,7 @@ class Options(TypedDict, total=False):
     missing_as: float | Mapping[str, float] | None
     transform: str
     actions: Sequence[str] | None
+    learner: Any
 
 
 @spell_out_keywords(Analysis)
@@ -402,7 +414,8 @@ def excursion_effect(
     frame
         A pandas, polars or Arrow table with a row for every decision point, in any order.
     estimator
-        `wcls` (continuous outcome), `emee` or `emee2` (binary outcome, log relative risk), `dcee` (one distal outcome).
+        `wcls` or `dr-wcls` (continuous outcome; the second with a regressor that predicts it), `emee` or `emee2` (binary
+        outcome, log relative risk), `dcee` (one distal outcome).
     participant, time, outcome, treatment
         Names of columns. Treatment is 0 for nothing, 1 for treatment, or up to K − 1 with several.
     probability
@@ -425,6 +438,8 @@ def excursion_effect(
         Of the outcome: `none`, `sqrt`, `log(x + c)`.
     actions
         Names of the actions, nothing first.
+    learner
+        Of `dr-wcls`: `forest`, `boosting` or any regressor of scikit-learn.
     name_row
         How messages name a row of the frame.
 
@@ -472,6 +487,8 @@ def fit_analysis(
             f"{estimator} compares one treatment with nothing, here there are {treatments}; use {chosen.several_by}, or one "
             "treatment at a time"
         )
+    if chosen.learns:
+        batch = predict_outcomes(batch, analysis.learner)
     result = EffectResult(estimator, batch, solve(chosen.make(batch)))
     check_uncertainty(batch, result.bse)
     return result

@@ -14,6 +14,7 @@ from surefoot.data.log_columns import Problems
 from surefoot.data.log_table import name_file
 from surefoot.effects.analysis import OUTCOME_MISSING, Analysis, Floats
 from surefoot.effects.estimators import ESTIMATORS
+from surefoot.effects.formulas import list_variables, read_formula
 from surefoot.effects.groups import GroupSummary, summarise_groups
 from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Words, adjust_rows, analyse, list_rows
 from surefoot.effects.result import EffectResult, Options, fit_analysis
@@ -62,7 +63,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
     >>> list(report.results)
     ['average']
     """
-    settings = study.effects if section is None else section
+    settings = read_section(study, section)
     read = study.read(path)
     require_stated_probabilities(read, study)
     frame = _make_frame(study, settings, read, path)
@@ -115,7 +116,7 @@ def _analyse_groups(
         part = frame.filter(rows)
         # What a group has in common controls for nothing within it.
         alike = {column for column in part.column_names if len(part[column].unique()) < 2}
-        controls = tuple(term for term in options["controls"] if term not in alike)
+        controls = [term for term in options["controls"] if alike.isdisjoint(list_variables([term], frame.column_names))]
         average = Options(**{**options, "controls": controls, "moderators": (), "numerator": numerator, "lag": lag})
         # Other rows stay, because updates learned from them, but count as not available.
         columns = {column: frame[column].to_numpy(zero_copy_only=False) for column in frame.column_names}
@@ -149,6 +150,7 @@ def _list_options(study: Study, settings: EffectsSection, available: str) -> Opt
         missing_as=settings.missing_as,
         transform=settings.transform or transform,
         actions=study.actions.names,
+        learner=settings.learner,
     )
 
 
@@ -246,6 +248,9 @@ def _list_columns(study: Study, logs: Trajectories, outcome: Floats) -> dict[str
             values = logs.state[:, study.state_names.index(column)]
             scaling = variable.scaling
             columns[column] = values if scaling is None else values * scaling.scale + scaling.centre
+        if name not in columns:  # A formula may name a category itself.
+            positions = [study.state_names.index(column) for column in study.columns_of(name)]
+            columns[name] = np.array(variable.variable_kind.write_cells(logs.state[:, positions]), dtype=object)
     return columns
 
 
@@ -254,13 +259,30 @@ def expand_terms(study: Study, terms: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(column for term in terms for column in (study.columns_of(term) if term in study.state else [term]))
 
 
+def read_section(study: Study, section: EffectsSection | None = None) -> EffectsSection:
+    """The section, with its formula as outcome, moderators and controls.
+
+    A formula names the treatment by the column of actions or, where there is one treatment, by its words or its action.
+    """
+    settings = study.effects if section is None else section
+    if settings.formula is None:
+        return settings
+    actions = study.actions.names
+    words = settings.treatment_words or study.treatment_words
+    treatments = [*((words, actions[1]) if len(actions) == 2 else ()), study.actions.column]
+    formula = read_formula(settings.formula, treatments)
+    # Moderators and controls must be known before the decision: state variables are, and so is the day.
+    list_variables(formula.moderators + formula.controls, [*study.state, *study.state_names, "day"])
+    return settings.model_copy(update={"formula": None, **formula._asdict()})
+
+
 def plan_primary_effect(study: Study) -> tuple[Analysis, str, str]:
     """The analysis of the average effect in `[effects]` at its first lag, the estimator, and a note.
 
     Logs in memory hold the state and the outcome. Where the study names another outcome, a distal one or a numerator that
     is not a state variable, weighted and centred least squares of the outcome stands in, and the note says so.
     """
-    settings = study.effects
+    settings = read_section(study)
     column = study.outcome.column
     other = settings.outcome not in (None, column) or ESTIMATORS[settings.estimator].distal
     unknown = isinstance(settings.numerator, str) and settings.numerator not in study.state_names
@@ -289,8 +311,9 @@ def estimate_primary_effect(study: Study, logs: Trajectories, analysis: Analysis
     >>> estimate_primary_effect(study, logs, *plan_primary_effect(study)[:2]).names
     ('Intercept',)
     """
-    used = {*analysis.role_columns, *analysis.controls, *analysis.moderators}
-    columns = {name: values for name, values in _list_columns(study, logs, logs.outcome).items() if name in used}
+    columns = _list_columns(study, logs, logs.outcome)
+    used = {*analysis.role_columns, *list_variables((*analysis.controls, *analysis.moderators), list(columns))}
+    columns = {name: values for name, values in columns.items() if name in used}
     columns[analysis.available or "available"] = logs.available
     # Numbers sort faster than other ids.
     columns[analysis.participant] = np.asarray(logs.participant_index)
