@@ -31,6 +31,7 @@ WORDS = {
     "personalisation": "whether an algorithm learned about people, or chance looks like it",
     "rehearsal": "a whole trial on simulated people",
     "trial_rules": "who decides, what is drawn, which policy may go live: the same for service and rehearsal",
+    "checklists": "what journals ask of a report",
     "linking": "raw files to decision points",
     "fitting": "policies from logs, resumable",
     "audit": "what a fit left out",

@@ -16,13 +16,13 @@ def test_the_python_block_runs_after_a_plain_install(tmp_path):
     (block,) = [
         block for block in list_blocks((ROOT / "README.md").read_text(encoding="utf-8")) if block.language == "python"
     ]
-    refused = "try:\n    fitted.coefficients('pandas')\nexcept sf.InputError as error:\n    print(error)\n"
+    refused = "try:\n    fitted.coefficients('polars')\nexcept sf.InputError as error:\n    print(error)\n"
     (tmp_path / "block.py").write_text(block.code + refused, encoding="utf-8")
     command = [sys.executable, str(ROOT / "tests/core_only.py"), "block.py"]
     options = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 120, "check": False}
     done = subprocess.run(command, **options)  # noqa: S603, PLW1510 - our own words
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "frames of 'pandas' need pandas; install it with: pip install pandas, or ask for 'pyarrow'\n"
+    assert done.stdout == "frames of 'polars' need polars; install it with: pip install polars, or ask for 'pyarrow'\n"
 
 
 def section(name, page="README.md"):

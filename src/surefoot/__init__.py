@@ -81,6 +81,7 @@ _LATER = {
 }
 _MODULES_LATER = {
     **{name: f"surefoot.learning.{name}" for name in ("critics", "filters", "pooling", "rules")},
+    "choices": "surefoot.learning.choice",
     "horizons": "surefoot.learning.horizon",
     **{
         name: f"surefoot.{name}"

@@ -235,12 +235,19 @@ def test_options_change_what_the_study_asks(trial_folder):
     assert "by day, lag 1: day = 3" in names and "average, lag 0: average" in names
     same = json.loads(run("effects", *logs, "--outcome", "b", "--estimator", "emee2", "--missing-as", 0, "--json"))
     assert same["estimator"] == "emee2"
+    formula = json.loads(run("effects", *logs, "--formula", "y ~ prompt * C(at) + x", "--json"))
+    assert [row["estimate"] for row in formula["effects"][1:]] == pytest.approx(
+        [row["estimate"] for row in json.loads(run("effects", *logs, "--json"))["effects"][1:3]], rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--moderators", "y"), "not a state variable"),
+        (("--formula", "y ~ prompt * C(att)"), "term 'C.att.': there is no column 'att' .did you mean 'at'"),
+        (("--formula", "y ~ x"), "no term 'prompt'"),
+        (("--formula", "y ~ prompt", "--controls", "x"), "leave out controls"),
         (("--at", "day"), "is not an assignment"),
         (("--at", "day=x"), "is not a number"),
         (("--estimator", "gee"), "estimator"),

@@ -119,6 +119,29 @@ def test_the_report_for_a_board_has_two_parts_and_asks_for_a_reason(trial, tmp_p
     assert closed["unblindings"][0]["by"].startswith("command line") and len(closed["by_action"]) == 2
 
 
+def test_a_checklist_comes_from_the_database_the_logs_or_the_study_file(trial, tmp_path):
+    fill(trial, people=3, points=12)
+    assert "checklist/consort-ai.html and consort-ai.md: " in run("report", "--checklist", "consort-ai")
+    page = (tmp_path / "checklist/consort-ai.html").read_text()
+    assert "the database of the service, open part" in page and "36 draws recomputed" in page
+    run("report", "--checklist", "consort-ai", "--closed", "--reason", "the end", "--out", "closed")
+    assert "saw outcomes by action: the end." in (tmp_path / "closed/consort-ai.md").read_text()
+    run("export", "all")
+    run("report", "--checklist", "tidier-jitai", "--logs", "all/decisions.csv", "--study", "all/decisions.study.toml")
+    assert "warm-up: 33 of 36 decision points" in (tmp_path / "checklist/tidier-jitai.md").read_text()
+    run("report", "--checklist", "tidier-jitai", "--protocol", "--out", "protocol")
+    assert "filled from study.toml.\n" in (tmp_path / "protocol/tidier-jitai.md").read_text()
+    wrong = (
+        ["--board", "--checklist", "consort-ai"],
+        ["--board", "--protocol"],
+        ["--checklist", "consort-ai", "--fit", "fitted"],
+        ["--checklist", "consort-ai", "--protocol", "--logs", "logs.csv"],
+        ["--checklist", "consort-ai", "--protocol", "--closed", "--reason", "x"],
+    )
+    for words in wrong:
+        assert isinstance(CliRunner().invoke(app, ["report", *words]).exception, InputError), words
+
+
 def test_effects_of_an_exported_trial_have_adaptive_errors(tmp_path, monkeypatch):
     """Nights of updates by a pooled `ts` in the service, exported and analysed by the commands, without further options."""
     monkeypatch.setenv("SUREFOOT_DATABASE", f"sqlite:///{tmp_path}/pooled.db")

@@ -25,6 +25,7 @@ def logs():
         ("ts", {"pooling": "partial"}),
         ("hb-ahead", {}),
         ("ahead", {"pooling": "partial"}),
+        ("recommended", {}),
     ],
 )
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")

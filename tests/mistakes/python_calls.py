@@ -42,9 +42,9 @@ def rehearsal(**more):
     return lambda: sf.rehearsal.fit_pilot(arrays(**more)(), study)
 
 
-def without_pandas():
-    with mock.patch.dict(sys.modules, {"pandas": None}):
-        arrays()().to_frame("pandas")
+def without_polars():
+    with mock.patch.dict(sys.modules, {"polars": None}):
+        arrays()().to_frame("polars")
 
 
 def read_note(simulator, points):
@@ -56,9 +56,9 @@ def read_note(simulator, points):
 
 MISTAKES = [
     Mistake(
-        "a table of pandas where pandas is not installed",
-        without_pandas,
-        "frames of 'pandas' need pandas; install it with: pip install pandas, or ask for 'pyarrow'",
+        "a table of polars where polars is not installed",
+        without_polars,
+        "frames of 'polars' need polars; install it with: pip install polars, or ask for 'pyarrow'",
     ),
     Mistake(
         "from_frame with a dictionary",
@@ -175,7 +175,7 @@ MISTAKES = [
     Mistake(
         "method in capitals",
         lambda: sf.method("RO-ACCB"),
-        "there is no method 'RO-ACCB' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead', 'ts', 'ro-ts', 'hb-ts']",
+        "there is no method 'RO-ACCB' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead', 'ts', 'ro-ts', 'hb-ts', 'recommended']",
     ),
     Mistake(
         "method with a parameter that it does not have",
@@ -290,7 +290,7 @@ MISTAKES = [
     Mistake(
         "set_params with a parameter that does not exist",
         lambda: sf.method("accb").set_params(actor_penatly=1.0),
-        "there is no parameter 'actor_penatly' (did you mean 'actor_penalty'?); there are ['rule', 'critic', 'pooling', 'horizon', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'forgetting', 'centre_actions', 'critic_variables', 'policy_variables', 'actor_penalty']",
+        "there is no parameter 'actor_penatly' (did you mean 'actor_penalty'?); there are ['rule', 'critic', 'pooling', 'horizon', 'filter', 'choice', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'forgetting', 'centre_actions', 'critic_variables', 'policy_variables', 'actor_penalty']",
     ),
     Mistake(
         "set_params of a critic that has no parameters of its own",

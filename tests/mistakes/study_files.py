@@ -227,17 +227,17 @@ MISTAKES = [
     Mistake(
         "A method with a typing mistake",
         key('"ro-accb"', '"ro-acb"'),
-        "study.toml: line 25, key 'method.name': there is no method 'ro-acb' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead', 'ts', 'ro-ts', 'hb-ts']",
+        "study.toml: line 25, key 'method.name': there is no method 'ro-acb' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead', 'ts', 'ro-ts', 'hb-ts', 'recommended']",
     ),
     Mistake(
         "A method in capitals",
         key('"ro-accb"', '"RO-ACCB"'),
-        "study.toml: line 25, key 'method.name': there is no method 'RO-ACCB' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead', 'ts', 'ro-ts', 'hb-ts']",
+        "study.toml: line 25, key 'method.name': there is no method 'RO-ACCB' (did you mean 'ro-accb'?); choose from ['linucb', 'accb', 'saccb', 'filter-linucb', 'filter-accb', 'filter-saccb', 'ro-linucb', 'ro-accb', 'ro-saccb', 'hb-linucb', 'hb-accb', 'hb-saccb', 'ahead', 'ro-ahead', 'hb-ahead', 'ts', 'ro-ts', 'hb-ts', 'recommended']",
     ),
     Mistake(
         "A parameter with a typing mistake",
         add("[method.parameters]\ntua = 2\n"),
-        "study.toml: line 27, key 'method.parameters.tua': there is no parameter 'tua' (did you mean 'tau'?); there are ['rule', 'critic', 'pooling', 'horizon', 'filter', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'forgetting', 'centre_actions', 'critic_variables', 'policy_variables', 'actor_penalty', 'tau', 'refresh_threshold']",
+        "study.toml: line 27, key 'method.parameters.tua': there is no parameter 'tua' (did you mean 'tau'?); there are ['rule', 'critic', 'pooling', 'horizon', 'filter', 'choice', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'forgetting', 'centre_actions', 'critic_variables', 'policy_variables', 'actor_penalty', 'tau', 'refresh_threshold']",
     ),
     Mistake(
         "A parameter that is a word",

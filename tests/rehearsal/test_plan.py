@@ -76,7 +76,7 @@ def test_effects_combine():
         ("[design]\nday = 3", "line 2, key 'design.day': unknown key (did you mean 'days'?)"),
         ("[[environment]]\nefect = 0.3", "key 'environment.efect': unknown key (did you mean 'effect'?)"),
         ("trials = 1", "line 1, key 'trials': must be greater than or equal to 2; got 1"),
-        ("[[environment]]\nhalf_life = 3", "an environment has either effect = 0.2 (standard deviations) or pilot = true"),
+        ("[[environment]]\nhalf_life = 3", "an environment has either effect = 0.2 (standard deviations), pilot = true or"),
         ("trials = ten", 'line 1: text needs quotes; write trials = "ten"'),
     ],
 )
@@ -115,3 +115,10 @@ def test_the_key_depends_on_all_but_the_number_of_trials():
     assert make_manifest(STUDY, plan.with_trials(7), [])["key"] == key
     assert make_manifest(STUDY, plan.model_copy(update={"seed": 3}), [])["key"] != key
     assert make_manifest(STUDY, plan, [{"name": "pilot.csv"}])["key"] != key
+
+
+def test_a_method_that_chooses_its_pooling_does_not_take_the_studys():
+    plan = RehearsalPlan(methods=("recommended", "ro-accb"))
+    candidates = {candidate.name: candidate.study.method() for candidate in plan.list_candidates(STUDY) if candidate.learns}
+    assert candidates["recommended"].choice is not None
+    assert candidates["ro-accb"].pooling.name == "all"

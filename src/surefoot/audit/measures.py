@@ -216,4 +216,4 @@ class Measures:
 def _refit(fitted: Method, critic: Critic) -> Method:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # The fit under audit has given the warnings.
-        return replace(fitted, critic=critic, filter=None).fit_some(fitted.logs_, start=fitted.coef_)
+        return replace(fitted.settled, critic=critic, filter=None).fit_some(fitted.logs_, start=fitted.coef_)

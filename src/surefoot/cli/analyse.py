@@ -147,6 +147,8 @@ EFFECTS_EXAMPLES = """**Examples**
 
     surefoot effects logs.csv --moderators home,day --controls x,home,day --at "home=1, day=0"
 
+    surefoot effects logs.csv --formula "steps ~ prompt * (weekend + C(location))"
+
     surefoot effects logs.csv --lag 0 --lag 1 --future none --json
 """
 
@@ -155,13 +157,20 @@ EFFECTS_EXAMPLES = """**Examples**
 def effects(
     logs: application.Logs,
     study: application.StudyFile = application.STUDY,
-    estimator: Annotated[str | None, typer.Option(help="`wcls`, `emee`, `emee2` or `dcee`.")] = None,
+    estimator: Annotated[str | None, typer.Option(help="`wcls`, `dr-wcls`, `emee`, `emee2` or `dcee`.")] = None,
     outcome: Annotated[str | None, typer.Option(help="A column of the logs; by default that of `[outcome]`.")] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(help='Outcome, moderators and controls: "steps ~ prompt * (weekend + C(location))".'),
+    ] = None,
     moderators: Annotated[
         str | None, typer.Option(help="State variables by which the effect may differ, separated by commas.")
     ] = None,
     controls: Annotated[
         str | None, typer.Option(help="State variables that explain the outcome, separated by commas.")
+    ] = None,
+    learner: Annotated[
+        str | None, typer.Option(help="The regressor of `dr-wcls` that predicts the outcome: `forest` or `boosting`.")
     ] = None,
     numerator: Annotated[
         str | None, typer.Option(help="Numerator of the weights: a number, or a column that depends on moderators only.")
@@ -193,9 +202,11 @@ def effects(
     described = Study.load(study)
     options: dict[str, Any] = {"estimator": estimator, "outcome": outcome, "lags": lag, "future": future, "errors": errors}
     options |= {
+        "formula": formula,
         "moderators": application.split_names(moderators),
         "controls": application.split_names(controls),
         "numerator": numerator,
+        "learner": learner,
     }
     if numerator is not None:
         with suppress(ValueError):
@@ -215,15 +226,21 @@ def effects(
 
 
 def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:
-    """The study's section with the options in place of its keys; new moderators also remove `at`."""
+    """The study's section with the options in place of its keys; a formula also replaces outcome, moderators and controls,
+    and new moderators remove `at`."""
     from pydantic import ValidationError
 
     from surefoot.study.toml_file import list_mistakes
 
     values = {name: value for name, value in options.items() if value is not None}
     section = study.effects.model_dump(exclude_defaults=True)
-    if "moderators" in values:
-        section.pop("at", None)
+    replaced = {
+        "formula": ["outcome", "moderators", "controls", "at"],
+        "moderators": ["formula", "at"],
+        "controls": ["formula"],
+    }
+    for option in replaced.keys() & values.keys():
+        section = {key: value for key, value in section.items() if key not in replaced[option]}
     try:
         changed = study.model_validate({**study.model_dump(by_alias=True), "effects": {**section, **values}})
     except ValidationError as error:

@@ -160,6 +160,8 @@ STEPS = tuple(
     )
 )  # fmt: skip
 NEXT = (
+    ("Which items of a journal's checklist do these files answer?",
+     "surefoot report --checklist consort-ai --logs logs.csv --fit fitted"),
     ("How many people does the next trial need?",
      "surefoot size --days 28 --per-day 5 --effect 0.1 --pilot logs.csv --html size.html"),
     ("For logs of your own: look at the file and write a first study.toml to edit.",

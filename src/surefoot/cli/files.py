@@ -211,7 +211,9 @@ def _print_fit(folder: str, manifest: dict[str, Any]) -> None:
     removed = manifest["removed"]
     whom = make_pooling(method["parameters"]["pooling"]).for_whom
     size = f"{manifest['people']} people, {manifest['decision_points']:,} decision points"
-    typer.echo(f"{method['name']}, one policy {whom}: {size}")
+    typer.echo(f"{method['name']}, {'parts chosen from the logs' if manifest['chosen'] else f'one policy {whom}'}: {size}")
+    for reason in manifest["chosen"]:
+        typer.echo(f"  {reason}")
     share = f" ({100 * removed / used:.1f} %)" if used else ""
     available = f"{manifest['available']:,} available, {used:,} of them complete and used"
     typer.echo(f"  {available}, {removed:,} removed by the critic{share}")

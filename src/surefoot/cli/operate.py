@@ -158,20 +158,36 @@ def erase(
 @app.command()
 def report(
     board: Annotated[bool, typer.Option("--board", help="The report for a meeting of a safety board.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the report, HTML and JSON.")] = Path("board"),
+    checklist: Annotated[
+        Literal["consort-ai", "tidier-jitai"] | None,
+        typer.Option(help="A reporting checklist, filled from the records of the study; HTML and Markdown."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the report; by default `board` or `checklist`.")] = None,
     since: Annotated[
         datetime | None, typer.Option(help="The last meeting, in the study's time zone: counts since then are added.")
     ] = None,
-    closed: Annotated[bool, typer.Option("--closed", help="Write the closed part, with outcomes by action.")] = False,
+    closed: Annotated[
+        bool, typer.Option("--closed", help="Write the closed part, with outcomes by action, of a trial of the service.")
+    ] = False,
     reason: Annotated[str, typer.Option(help="Why the closed part is needed; it stays on record.")] = "",
+    logs: Annotated[Path | None, typer.Option(help="With --checklist: logs instead of a database of the service.")] = None,
+    fit: Annotated[Path | None, typer.Option(help="With --logs: the folder that `surefoot fit` wrote.")] = None,
+    protocol: Annotated[
+        bool, typer.Option("--protocol", help="With --checklist: from the study file alone, before there are data.")
+    ] = False,
     study: TrialStudy = STUDY,
     database: DatabaseUrl = None,
 ) -> None:
-    """Write the report for a meeting of a safety board: the open part, or with --closed the part by action."""
-    if not board:
-        raise InputError("say which report: --board")
+    """Write the report for a meeting of a safety board (--board), or a reporting checklist (--checklist)."""
+    if board == (checklist is not None):
+        raise InputError("say which report: --board or --checklist consort-ai")
     if closed != bool(reason.strip()):
         raise InputError("the closed part needs --closed and --reason; who asks for it and why stays on record")
+    if checklist is not None:
+        _write_checklist(checklist, out or Path("checklist"), study, database, logs, fit, protocol, reason.strip()[:200])
+        return
+    if logs is not None or fit is not None or protocol:
+        raise InputError("--logs, --fit and --protocol belong to --checklist")
     trial = open_trial(study, database)
     from surefoot.service.access import name_operator
     from surefoot.service.operations.board import make_closed_report, make_open_report
@@ -181,11 +197,53 @@ def report(
         made = make_closed_report(trial, moment, reason=reason.strip()[:200], by=name_operator())
     else:
         made = make_open_report(trial, moment)
-    page = out / f"board-{made.part}.html"
-    with refuse_unwritable(out):
-        out.mkdir(parents=True, exist_ok=True)
+    page = (out or Path("board")) / f"board-{made.part}.html"
+    with refuse_unwritable(page.parent):
+        page.parent.mkdir(parents=True, exist_ok=True)
     write_texts({page: made.to_html(), page.with_suffix(".json"): made.to_json()})
     typer.echo(f"{page}: the {made.part} part; the same numbers in {page.with_suffix('.json').name}")
+
+
+def _write_checklist(
+    name: str,
+    out: Path,
+    study_file: Path,
+    database: str | None,
+    logs: Path | None,
+    fit: Path | None,
+    protocol: bool,
+    reason: str,
+) -> None:
+    from surefoot.checklists import collect_file_facts, load_checklist
+    from surefoot.study import Study
+
+    if (logs is not None or protocol) and reason:
+        raise InputError("--closed and --reason are for the database of a service; logs are not blinded")
+    if (fit is not None and logs is None) or (protocol and logs is not None):
+        raise InputError("give --logs, with or without --fit, or --protocol, or neither for the database of a service")
+    study = Study.load(study_file)
+    if logs is not None or protocol:
+        facts = collect_file_facts(study, study_file.name, logs, fit)
+        given = [study_file.name, *(path.name for path in (logs, fit) if path is not None)]
+        records = f"{' and '.join(given)}" if len(given) < 3 else f"{given[0]}, {given[1]} and {given[2]}"
+    else:
+        trial = open_trial(study_file, database)
+        from surefoot.service.access import name_operator
+        from surefoot.service.operations.trial_facts import collect_closed_facts, collect_trial_facts
+
+        if reason:
+            facts = collect_closed_facts(trial, study_file.name, reason=reason, by=name_operator())
+        else:
+            facts = collect_trial_facts(trial, study_file.name)
+        records = f"{study_file.name} and the database of the service, {'closed' if reason else 'open'} part"
+    title = facts["title"][0].statement if facts["title"] else "Study without a title"
+    filled = load_checklist(name).fill(facts, study=title, records=records)
+    page = out / f"{name}.html"
+    with refuse_unwritable(out):
+        out.mkdir(parents=True, exist_ok=True)
+    write_texts({page: filled.to_html(), page.with_suffix(".md"): filled.to_markdown()})
+    counts = ", ".join(f"{count} {status}" for status, count in filled.count_statuses().items())
+    typer.echo(f"{page} and {page.with_suffix('.md').name}: {counts}")
 
 
 @app.command()

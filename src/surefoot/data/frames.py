@@ -1,6 +1,5 @@
 """Data frames of pandas, polars and Arrow, in and out."""
 
-import importlib.util
 import io
 from typing import Any
 
@@ -40,13 +39,10 @@ def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[
 
 
 def make_frame(data: dict[str, Any], backend: str | None) -> Any:
-    """A frame of the given library (pandas, polars or pyarrow) from columns; NaN in numbers becomes missing.
-
-    Without a library it is one of pandas where that is installed, else of pyarrow.
-    """
+    """A frame of pandas, or of the given library (polars, pyarrow), from columns; NaN in numbers becomes missing."""
     import narwhals as nw
 
-    backend = backend or ("pandas" if importlib.util.find_spec("pandas") else "pyarrow")
+    backend = backend or "pandas"
     # Through Arrow, so that every library receives the same types.
     table = pa.table({name: pa.array(values, from_pandas=True) for name, values in data.items()})
     frame = nw.from_native(table, eager_only=True)

@@ -20,12 +20,13 @@ from surefoot.data.derived_states import DayBoundary
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError, did_you_mean
 from surefoot.evaluation.estimators import ESTIMATORS, Estimator, JudgedPolicy, Scores, find_estimator
-from surefoot.evaluation.long_run import LongRunLogs, value_long_run
+from surefoot.evaluation.long_run import value_long_run
 from surefoot.evaluation.values import LOGGED, PREFERRED, Contrast, LongRunValue, OffPolicy, Overlap, Value
 from surefoot.inference.intervals import Interval, difference_interval, ratio_interval, sum_by_participant
 from surefoot.learning.batch import Batch, Learnable
 from surefoot.learning.critics import Critic
 from surefoot.learning.critics.regressor import make_critic
+from surefoot.learning.horizon.long_run_value import LongRunLogs
 from surefoot.learning.methods import Method
 from surefoot.learning.pooling import make_pooling
 from surefoot.log_checks import Check, check_logs

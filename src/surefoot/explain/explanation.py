@@ -213,7 +213,8 @@ class Explanation(ShownResult):
         participants = map(str, self.fitted.logs_.participants.tolist())
         return {
             "method": self.fitted.rule.name,
-            "parameters": self.fitted.list_settings(),
+            "parameters": self.fitted.settled.list_settings(),
+            "chosen": [] if self.fitted.chosen_ is None else list(self.fitted.chosen_.reasons),
             "audit": None if self.audit is None else self.audit.verdict,
             "left_out": list(self.left_out),
             "send_rate": self.send_rate,

@@ -159,6 +159,7 @@ def summarise_part(
         "implausible": {name: int(count.sum()) for name, count in read.implausible.items()},
         "flagged": {} if read.screen is None else read.screen.counts(),
         "mean_weights": None if mean_weights is None else mean_weights.to_dict(),
+        "chosen": [] if fitted is None or fitted.chosen is None else list(fitted.chosen.reasons),
         "warnings": [*fit_warnings, *list_warnings(check_logs(read, study, checks=PART_CHECKS))],
     }
 
@@ -202,6 +203,8 @@ def complete_manifest(study: Study, source: dict[str, Any], summaries: list[dict
         for summary in summaries:
             counter.update(summary[name])
         total[name] = dict(counter)
+    # A method that chooses its parts fits everybody at once, so at most one part has them.
+    total["chosen"] = [reason for summary in summaries for reason in summary["chosen"]]
     ranges = [summary["outcome_range"] for summary in summaries if summary["outcome_range"] is not None]
     total["outcome_range"] = [min(low for low, _ in ranges), max(high for _, high in ranges)] if ranges else None
     weights = [MeanWeights.from_dict(summary["mean_weights"]) for summary in summaries if summary["mean_weights"]]

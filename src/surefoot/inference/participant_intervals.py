@@ -83,7 +83,7 @@ def bootstrap_coefficients(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # A draw without one of the actions is part of the uncertainty.
             start = None if coef is None else np.repeat(coef[people], draws, axis=0)
-            again = replace(fitted, filter=None).fit_some(drawn, discount=discount[taken], start=start)
+            again = replace(fitted.settled, filter=None).fit_some(drawn, discount=discount[taken], start=start)
         critic[:, people] = np.quantile(again.critic_coef_.reshape(len(people), draws, -1), LEVELS, axis=1)
         if policy is not None:
             policy[:, people] = np.quantile(np.asarray(again.coef_).reshape(len(people), draws, -1), LEVELS, axis=1)

@@ -55,7 +55,7 @@ def estimate_prior(pilot: Trajectories, method: Method | None = None) -> dict[st
         # What one participant's fit rests on is not what the prior rests on.
         warnings.simplefilter("ignore", FitWarning)
         pooled, by_participant = (
-            Method(**{**parameters, "pooling": pooling}).fit(pilot) for pooling in (Everyone(), Person())
+            Method(**{**parameters, "choice": None, "pooling": pooling}).fit(pilot) for pooling in (Everyone(), Person())
         )
     size = pooled.critic_coef_.shape[1]
     count = np.bincount(pilot.participant_index[by_participant.used_], minlength=len(pilot.participants))

@@ -190,12 +190,12 @@ def _leave_each_out(fitted: Method, with_policy: bool) -> tuple[Floats, Floats |
             others = logs.with_values(outcome=np.where(logs.participant_index == participant, np.nan, logs.outcome))
             Learnable.of_logs(others).require(logs.names.outcome)
             if coef is not None:
-                without = replace(fitted, filter=None).fit_some(others, start=coef)
+                without = replace(fitted.settled, filter=None).fit_some(others, start=coef)
                 critic.append(fitted.critic_coef_[0] - without.critic_coef_[0])
                 policy.append((coef - np.asarray(without.coef_))[0])
                 continue
             discount = discount_rows(others, fitted.forgetting)
-            joint = fitted.horizon_.look(fitted.make_horizon_task(others, discount, NUMPY))
+            joint = fitted.horizon_.look(fitted.settled.make_horizon_task(others, discount, NUMPY))
             ((fits, rows),) = fitted.pooling_.list_blocks(others)
             batch = fitted.make_batch(others, rows, discount, fitted.list_centres(others))
             result = fitted.fit_critic(batch, None if joint is None else joint.restrict(fits, rows, NUMPY))

@@ -1,6 +1,7 @@
 """What a fit leaves behind for others to read: what was learned, for whom, from what, and what was left out."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,6 +33,32 @@ class CoefficientPart(NamedTuple):
     """(fits, coefficients)."""
     sees: NDArray[np.float64]
     """(state variables,): 1.0 for those that this part sees."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two candidates for parts of a method, compared on decision points from which neither learned."""
+
+    simpler: str
+    richer: str
+    measure: str
+    """The quantity that is estimated, in words."""
+    estimate: float
+    standard_error: float
+    """Of the estimate, over people."""
+    richer_taken: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenParts:
+    """The parts that were chosen from the logs, and why."""
+
+    parameters: Mapping[str, Any]
+    """Of the method, as `set_params` takes them."""
+    reasons: tuple[str, ...]
+    """A sentence for every choice."""
+    comparisons: tuple[Comparison, ...] = ()
+    """Empty where the logs are too small to compare anything."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -72,6 +99,8 @@ class Fitted(Shown):
     horizon: Horizon
     joint: JointFit | None
     """What was learned of everybody before the decision rules were; None where every fit stands by itself."""
+    chosen: ChosenParts | None = None
+    """The parts that were chosen from the logs, and why; None where the method chooses nothing."""
 
     @property
     def outlook(self) -> Outlook | None:
@@ -83,6 +112,16 @@ class Fitted(Shown):
         """With partial pooling: what is believed of the reward's coefficients, of β, Ψ and σ², and of every participant's;
         None otherwise."""
         return self.joint.posteriors[0] if self.joint is not None and self.joint.posteriors else None
+
+    @property
+    def chosen_parameters(self) -> Mapping[str, Any]:
+        """Of the parts that were chosen."""
+        return {} if self.chosen is None else self.chosen.parameters
+
+    @property
+    def row_coef(self) -> NDArray[np.float64]:
+        """The coefficients that hold at every row, (rows, features)."""
+        return self.critic_coef[self.unit]
 
     @property
     def pooled(self) -> bool:

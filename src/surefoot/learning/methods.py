@@ -17,10 +17,11 @@ from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories, join_logs
 from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
 from surefoot.learning.batch import Batch, Learnable, choose_block_cells, discount_rows, find_troubles, gather_rows
+from surefoot.learning.choice import CHOICES, Choice, CrossFitted
 from surefoot.learning.critics import CRITICS, Critic, Ridge
 from surefoot.learning.critics.regressor import make_critic
 from surefoot.learning.filters import FILTERS, Filter, clean
-from surefoot.learning.fitted import CoefficientPart, Fitted, warn_of_troubles
+from surefoot.learning.fitted import ChosenParts, CoefficientPart, Fitted, warn_of_troubles
 from surefoot.learning.horizon import HORIZONS, Horizon, Immediate
 from surefoot.learning.horizon.horizon import BatchOutlook, JointFit, Outlook
 from surefoot.learning.horizon.transitions import HorizonTask
@@ -47,6 +48,7 @@ SLOTS: dict[str, Registry[Any]] = {
     "horizon": HORIZONS,
     "filter": FILTERS,
     "penalty_units": PENALTY_UNITS,
+    "choice": CHOICES,
 }
 """The parameters of a method that hold parts, and where these are registered."""
 T = TypeVar("T")
@@ -56,7 +58,7 @@ def _make_part(slot: str, given: Any) -> Any:
     """The part that is meant by a name, by a mapping with `name` and parameters, or by itself."""
     if slot == "critic":
         return make_critic(given)
-    return None if slot == "filter" and given is None else make_part(SLOTS[slot], given)
+    return None if slot in ("filter", "choice") and given is None else make_part(SLOTS[slot], given)
 
 
 class _Learned(Generic[T]):
@@ -87,6 +89,8 @@ class Method(Shown):
         How far consequences count: `Immediate` or `LongRun` of `surefoot.horizons`.
     filter
         `Hampel` or `Kalman` of `surefoot.filters` cleans each participant's series first; None leaves them as they are.
+    choice
+        `CrossFitted` of `surefoot.choices` chooses pooling and horizon from the logs before each fit; None keeps the parts.
     critic_penalty
         ζ_c.
     penalty_units
@@ -132,6 +136,7 @@ class Method(Shown):
     pooling: Pooling = field(default_factory=Person)
     horizon: Horizon = field(default_factory=Immediate)
     filter: Filter | None = None
+    choice: Choice | None = None
     critic_penalty: float = 1e-3
     penalty_units: PenaltyUnits = field(default_factory=StandardUnits)
     penalize_intercept: bool = True
@@ -143,7 +148,7 @@ class Method(Shown):
     machinery = Shown.machinery | {
         *("check_names", "check_parameters", "fit_batch", "fit_critic", "fit_some", "list_centres", "list_seen", "parts"),
         *("list_settings", "make_batch", "make_horizon_task", "prior_mean", "coefficient_parts_", "critic_sees_", "joint_"),
-        *("policy_sees_", "rule_sees_", "scaling_", "unit_", "is_fitted", "hold"),
+        *("policy_sees_", "rule_sees_", "scaling_", "unit_", "is_fitted", "hold", "settled"),
     }
 
     def __dir__(self) -> list[str]:
@@ -155,7 +160,8 @@ class Method(Shown):
         return "Fitted method" if self.is_fitted else "Method"
 
     def _overview(self) -> Overview:
-        facts = {slot: repr(part) for slot, part in self.parts.items() if slot != "penalty_units"}
+        parts = self.settled.parts if self.is_fitted else self.parts
+        facts = {slot: repr(part) for slot, part in parts.items() if slot != "penalty_units"}
         for parameter in fields(self):
             value = getattr(self, parameter.name)
             if parameter.name not in SLOTS and value != parameter.default:
@@ -164,6 +170,8 @@ class Method(Shown):
             return Overview("Method, not fitted", facts)
         people = f"{len(self.logs_.participants):,} people"
         facts["fits"] = f"{len(self.participants_):,} for {people}, {int(self.converged_.sum()):,} converged"
+        if self.chosen_ is not None:
+            facts["chosen"] = " ".join(self.chosen_.reasons)
         facts["used"] = f"{int(self.used_.sum()):,} of {len(self.logs_):,} decision points"
         facts["removed"] = f"{int(self.removed_.sum()):,} decision points, as outliers"
         return Overview(f"Fitted method: {self.rule.title}", facts)
@@ -329,6 +337,11 @@ class Method(Shown):
         of a fit to similar decision points: an actor with many starts then climbs from there instead.
         """
         self.check_names(logs.state_names, logs.action_names)
+        if self.choice is not None:
+            chosen = self._choose_parts(self.choice, logs, engine)
+            settled = replace(self, choice=None).set_params(**chosen.parameters)
+            fitted = settled.fit_some(logs, engine=engine, discount=discount, start=start).fitted_
+            return self.hold(replace(fitted, chosen=chosen))
         device = find_engine(engine)
         cleaned = logs if self.filter is None else clean(logs, self.filter)
         discount = discount_rows(cleaned, self.forgetting) if discount is None else discount
@@ -420,6 +433,14 @@ class Method(Shown):
         if troubles.any():
             warn_of_troubles(participants, troubles, logs, features, self.pooling)
         return self
+
+    def _choose_parts(self, choice: Choice, logs: Trajectories, engine: str) -> ChosenParts:
+        def fit_parts(parameters: Mapping[str, Any], chosen_logs: Trajectories) -> Fitted:
+            candidate = replace(self, choice=None).set_params(**parameters)
+            candidate.check_parameters()
+            return candidate.fit_some(chosen_logs, engine=engine).fitted_
+
+        return choice.choose(logs, self.critic, fit_parts)
 
     def fit_batch(
         self, batch: Batch, outlook: BatchOutlook | None = None, start: Array | None = None
@@ -553,9 +574,7 @@ class Method(Shown):
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote: the same parameters, coefficients and probabilities."""
         objects = load_objects(path)
-        method = cls(**objects["parameters"])
-        method.hold(objects["fitted"])
-        return method
+        return cls(**objects["parameters"]).hold(objects["fitted"])
 
     def predict_proba(self, states: Any, participant: ArrayLike | None = None) -> NDArray[np.float64]:
         """Probabilities of the actions, (n, actions), by the policies learned.
@@ -613,9 +632,17 @@ class Method(Shown):
         }
         return make_frame(data, backend or logs.backend)
 
-    def hold(self, fitted: Fitted) -> None:
+    def hold(self, fitted: Fitted) -> Self:
         """Keep what was learned, by a fit or before it was saved."""
         self._fitted = fitted
+        return self
+
+    @property
+    def settled(self) -> "Method":
+        """The same method with the parts that were chosen at the last fit, so that a fit to other logs has them too."""
+        if self.choice is None:
+            return self
+        return replace(self, choice=None).set_params(**self.fitted_.chosen_parameters)
 
     @property
     def is_fitted(self) -> bool:
@@ -655,6 +682,7 @@ class Method(Shown):
     joint_ = _Learned[JointFit | None]()
     outlook_ = _Learned[Outlook | None]()
     posterior_ = _Learned[Posterior | None]()
+    chosen_ = _Learned[ChosenParts | None]()
 
 
 NEEDS_FIT = frozenset(
@@ -679,9 +707,15 @@ METHODS: dict[str, dict[str, str]] = {
     "ts": {"rule": "posterior-sampling"},
     "ro-ts": {"rule": "posterior-sampling", "critic": "capped"},
     "hb-ts": {"rule": "posterior-sampling", "critic": "high-breakdown"},
+    "recommended": {
+        "rule": "posterior-sampling",
+        "critic": "high-breakdown",
+        **CrossFitted.default,
+        "choice": "cross-fitted",
+    },
 }
 """The parts of the paper's nine methods by name, then of three with the high-breakdown critic, three that look ahead, for
-everybody together, and three that sample from the posterior."""
+everybody together, three that sample from the posterior, and one that chooses pooling and horizon from the logs."""
 
 
 @spell_out_keywords(Method, *(registry.find(name) for registry in SLOTS.values() for name in registry))
@@ -713,6 +747,13 @@ def method(name: str, **parameters: Any) -> Method:
         if isinstance(given, Mapping) and "name" not in given:
             # A mapping without a name changes the parameters of the method's own part.
             parameters[slot] = made.parts[slot].with_params(given)
+    chosen = {} if made.choice is None else {slot: made.parts[slot] for slot in made.choice.default}
     made.set_params(**parameters)
+    for slot, default in chosen.items():
+        if slot in parameters or made.parts[slot] != default:
+            raise InputError(
+                f"'{name}' chooses {slot} from the logs; leave out {slot} and its parameters, or take another method, such "
+                "as 'hb-ts'"
+            )
     made.check_parameters()
     return made

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -102,8 +102,12 @@ class Candidate:
     @classmethod
     def with_method(cls, study: Study, choice: MethodChoice | str, name: str | None = None) -> Candidate:
         """A method: a name, with the study's pooling (and parameters where it is the study's method), or a full choice."""
+        from surefoot.learning.methods import METHODS
+
         if isinstance(choice, str):
-            pooled = MethodChoice(name=choice, pooling=study.method_choice.pooling)
+            # A method that chooses its pooling takes none.
+            chooses_pooling = "choice" in METHODS.get(choice, {})
+            pooled = MethodChoice(name=choice, pooling=None if chooses_pooling else study.method_choice.pooling)
             choice = study.method_choice if choice == study.method_name else pooled
         return cls(name or choice.name, study if choice == study.method_choice else study.with_method(choice))
 
@@ -179,6 +183,12 @@ class Environment(Section):
     """Change of the mean outcome by a prompt, in its standard deviations at available decision points."""
     pilot: bool = False
     """The pilot's effects, now and later, with their uncertainty, instead of `effect`."""
+    gymnasium: Name | None = None
+    """Instead: the id of a Gymnasium environment, whose people and effects replace the pilot."""
+    parameters: tuple[dict[str, Any], ...] = ()
+    """Keyword arguments of the Gymnasium environment, which people take in turn."""
+    restart: bool = False
+    """Whether a new episode follows where one of the Gymnasium environment ends."""
     carry_over: Literal["estimate", "none", "low", "high"] = "estimate"
     """The pilot's effect of earlier prompts: as estimated, none, or either end of its interval."""
     people_differ: NotNegative = 0.0
@@ -190,8 +200,16 @@ class Environment(Section):
 
     @model_validator(mode="after")
     def _has_one_size(self) -> Environment:
-        if self.pilot == (self.effect is not None):
-            raise ValueError("an environment has either effect = 0.2 (standard deviations) or pilot = true")
+        if [self.pilot, self.effect is not None, self.gymnasium is not None].count(True) != 1:
+            raise ValueError(
+                'an environment has either effect = 0.2 (standard deviations), pilot = true or gymnasium = "package:Name-v0"'
+            )
+        imported = {"parameters", "restart"}
+        described = self.model_fields_set - {"name", "gymnasium"}
+        foreign = described & imported if self.gymnasium is None else described - imported
+        if foreign:
+            belongs = "with" if self.gymnasium is None else "without"
+            raise ValueError(f"{min(foreign)} is for environments {belongs} gymnasium; leave it out")
         return self
 
     @property
@@ -201,6 +219,8 @@ class Environment(Section):
             return self.name
         if self.is_null:
             return "no effect"
+        if self.gymnasium is not None:
+            return self.gymnasium
         size = PILOT + CARRY_OVERS[self.carry_over] if self.pilot else f"effect {self.effect:g}"
         changes = {"people differ": self.people_differ, "fading": self.half_life, "burden": self.burden}
         return ", ".join([size, *(name for name, value in changes.items() if value)])
@@ -281,6 +301,11 @@ class RehearsalPlan(Section):
         _refuse_same_names("candidates", [candidate.name for candidate in candidates])
         return candidates
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether people and effects are those of Gymnasium environments."""
+        return any(environment.gymnasium is not None for environment in self.environment or ())
+
     def list_environments(self, *, has_pilot: bool, is_unclear: bool = False) -> list[Environment]:
         """No effect, then those of the plan; by default the pilot's effects, and the range of those of earlier prompts where
         the pilot cannot tell. Without a pilot: 0.2, and 0.2 that costs later."""
@@ -290,6 +315,12 @@ class RehearsalPlan(Section):
             planned = from_pilot if has_pilot else ASSUMED_ENVIRONMENTS
         if not has_pilot and any(environment.pilot for environment in planned):
             raise InputError("an environment with pilot = true needs a pilot; write effect = 0.2 with your number instead")
+        if self.is_imported and (has_pilot or "people" in self.model_fields_set):
+            raise InputError(
+                "people and effects are those of the plan's Gymnasium environments; leave out the pilot, and [people]"
+            )
+        if self.is_imported and any(environment.gymnasium is None for environment in planned):
+            raise InputError("a plan has environments of Gymnasium or others, not both; rehearse twice, with two plans")
         environments = [NO_EFFECT, *planned]
         _refuse_same_names("environments", [environment.title for environment in environments])
         return environments

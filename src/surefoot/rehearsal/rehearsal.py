@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,11 @@ from surefoot.experiments.engine import UnitProgress, run_units
 from surefoot.fitting.parts import hash_arrays
 from surefoot.log_checks import Check, check_logs
 from surefoot.numerics.parallel import count_cores
-from surefoot.rehearsal.model_checks import check_pilot_model
-from surefoot.rehearsal.pilot_effects import RESAMPLES
+from surefoot.rehearsal.gymnasium_model import EnvironmentModel, import_environments
+from surefoot.rehearsal.model_checks import PilotChecks, check_pilot_model
+from surefoot.rehearsal.pilot_effects import RESAMPLES, PilotEffects
 from surefoot.rehearsal.pilot_model import PilotModel, fit_pilot, from_study
-from surefoot.rehearsal.plan import Environment, RehearsalPlan
+from surefoot.rehearsal.plan import Environment, RehearsalPlan, TrialDesign
 from surefoot.rehearsal.recommendation import CandidateAnswers, recommend, recommend_overall
 from surefoot.rehearsal.report import Rehearsal
 from surefoot.rehearsal.trial_blocks import Block, Stage, run_block
@@ -105,23 +106,9 @@ def rehearse(
     if folder is not None:
         refuse_other_results(Path(folder), manifest)
     logs = study.read(pilot) if isinstance(pilot, Path) else pilot
-    log_checks: tuple[Check, ...] = ()
-    checks = None
-    level_error = 0.0
-    if logs is None:
-        people = plan.people.model_dump()
-        design = plan.design
-        model = from_study(study, participants=design.participants, seed=plan.seed, per_day=design.per_day, **people)
-    else:
-        per_day = plan.design.per_day if "per_day" in plan.design.model_fields_set else None
-        model = fit_pilot(logs, study, seed=plan.seed, per_day=per_day, draws=max(RESAMPLES, plan.trials))
-        checks = check_pilot_model(model, seed=plan.seed)
-        log_checks = check_logs(logs, study)
-        level_error = model.level_error
-    effects = model.effects
-    is_unclear = checks is not None and effects.later_is_unclear
-    environments = plan.list_environments(has_pilot=checks is not None, is_unclear=is_unclear)
-    stage, note = _make_stage(study, plan, model, environments)
+    people = _choose_people(study, plan, logs)
+    environments = people.environments
+    stage, note = _make_stage(study, plan, people)
     blocks = _list_blocks(plan, environments)
     with tempfile.TemporaryDirectory(prefix="surefoot-rehearsal-") as temporary:
         stored = Path(temporary) if folder is None else open_folder(Path(folder), manifest)
@@ -141,8 +128,8 @@ def rehearse(
                 plan.rule.level,
                 collect(number, "trials"),
                 collect(number, "draws"),
-                people=effects.people,
-                level_error=level_error,
+                people=0 if people.effects is None else people.effects.people,
+                level_error=people.level_error,
             )
             for candidate in stage.candidates
         }
@@ -159,21 +146,68 @@ def rehearse(
         environments=tuple(environments),
         answers=answers,
         by_environment=by_environment,
-        overall=recommend_overall(by_environment, effects.spread, checks.faults if checks is not None else ()),
-        spread=effects.spread,
+        overall=recommend_overall(by_environment, people.spread, people.checks.faults if people.checks is not None else ()),
+        spread=people.spread,
         unit=study.outcome_unit,
-        treatment=model.study.treatment_words,
-        log_checks=log_checks,
-        checks=checks,
-        effects=effects if checks is not None else None,
+        treatment=study.treatment_words,
+        log_checks=people.log_checks,
+        checks=people.checks,
+        effects=people.effects,
         manifest=manifest,
-        notes=tuple(([note] if note else []) + (model.list_limits(plan.design.days) if logs is not None else [])),
+        notes=(*([note] if note else []), *people.limits),
     )
 
 
-def _make_stage(
-    study: Study, plan: RehearsalPlan, model: PilotModel, environments: list[Environment]
-) -> tuple[Stage, str | None]:
+@dataclass(frozen=True, eq=False)
+class _People:
+    """The people in every environment, and what the pilot says about them; without one effects and checks are None."""
+
+    environments: list[Environment]
+    models: tuple[PilotModel | EnvironmentModel, ...]
+    design: TrialDesign
+    spread: float
+    effects: PilotEffects | None = None
+    checks: PilotChecks | None = None
+    log_checks: tuple[Check, ...] = ()
+    level_error: float = 0.0
+    limits: tuple[str, ...] = ()
+
+
+def _choose_people(study: Study, plan: RehearsalPlan, logs: StudyLogs | Trajectories | None) -> _People:
+    """People of a pilot, of the study's description, or of the plan's Gymnasium environments."""
+    design = plan.design
+    if plan.is_imported:
+        environments = plan.list_environments(has_pilot=logs is not None)
+        imported = import_environments(study, design, environments)
+        return _People(environments, imported, design, imported[1].measure_spread(plan.seed))
+    if logs is None:
+        numbers = plan.people.model_dump()
+        model = from_study(study, participants=design.participants, seed=plan.seed, per_day=design.per_day, **numbers)
+        is_unclear = False
+    else:
+        per_day = design.per_day if "per_day" in design.model_fields_set else None
+        model = fit_pilot(logs, study, seed=plan.seed, per_day=per_day, draws=max(RESAMPLES, plan.trials))
+        is_unclear = model.effects.later_is_unclear
+    environments = plan.list_environments(has_pilot=logs is not None, is_unclear=is_unclear)
+    people = _People(
+        environments,
+        tuple(model.in_environment(environment) for environment in environments),
+        design.model_copy(update={"per_day": model.per_day}),
+        model.effects.spread,
+    )
+    if logs is None:
+        return people
+    return replace(
+        people,
+        effects=model.effects,
+        checks=check_pilot_model(model, seed=plan.seed),
+        log_checks=check_logs(logs, study),
+        level_error=model.level_error,
+        limits=tuple(model.list_limits(design.days)),
+    )
+
+
+def _make_stage(study: Study, plan: RehearsalPlan, people: _People) -> tuple[Stage, str | None]:
     """Everything that a block needs, and a note where the primary analysis is not the study's."""
     analysis, estimator, note = plan_primary_effect(study)
     defined = dict(analysis.defined_missing)
@@ -181,11 +215,11 @@ def _make_stage(
         raw = np.array([defined[analysis.outcome]])
         defined[analysis.outcome] = float(transform_outcome(raw, study.outcome, Problems())[0])
     stage = Stage(
-        models=tuple(model.in_environment(environment) for environment in environments),
+        models=people.models,
         candidates=tuple(plan.list_candidates(study)),
-        design=plan.design.model_copy(update={"per_day": model.per_day}),
+        design=people.design,
         seed=plan.seed,
-        harm=plan.rule.harm * model.effects.spread,
+        harm=plan.rule.harm * people.spread,
         analysis=replace(analysis, missing_as=defined or None),
         estimator=estimator,
     )

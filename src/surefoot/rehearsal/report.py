@@ -130,6 +130,8 @@ class Rehearsal(ShownResult):
     @property
     def effect_sentences(self) -> list[str]:
         """The effects in the pilot, at once and later, and whether it shows what earlier ones do."""
+        if self.plan.is_imported:
+            return ["People and effects are those of Gymnasium environments; intervals include the simulation error only"]
         if self.effects is None:
             return ["Without a pilot the effects are assumed, and intervals include the simulation error only"]
         sentences = []

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from surefoot.effects.analysis import Analysis
 from surefoot.effects.study_effects import estimate_primary_effect
 from surefoot.errors import InputError
+from surefoot.rehearsal.gymnasium_model import EnvironmentModel
 from surefoot.rehearsal.pilot_data import pad_rows
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.plan import COIN, NEVER, Candidate, TrialDesign
@@ -43,7 +44,7 @@ class Stage:
     """Everything that a block needs: the people in every environment, candidates, and the primary analysis. A mean outcome
     lower by `harm` than never's harms."""
 
-    models: tuple[PilotModel, ...]
+    models: tuple[PilotModel | EnvironmentModel, ...]
     candidates: tuple[Candidate, ...]
     design: TrialDesign
     seed: int
@@ -51,7 +52,7 @@ class Stage:
     analysis: Analysis
     estimator: str
 
-    def draw_people(self, block: Block) -> tuple[PilotModel, list[int]]:
+    def draw_people(self, block: Block) -> tuple[PilotModel | EnvironmentModel, list[int]]:
         """New people for every trial of the block, and the seeds of the trials, the same for all candidates and blocks."""
         numbers = range(block.first, block.first + block.trials)
         roots = [np.random.SeedSequence(self.seed, spawn_key=(0, number)) for number in numbers]

@@ -1,9 +1,10 @@
-"""Simulated studies: the HeartSteps participant model, the chain walk, and artefacts for their logs."""
+"""Simulated studies: HeartSteps, the chain walk, Gymnasium environments, and artefacts for their logs."""
 
 from gymnasium.envs.registration import register
 
 from surefoot.simulators.chain_walk import ChainWalk
 from surefoot.simulators.contamination import Contaminated, contaminate
+from surefoot.simulators.gymnasium_import import GymnasiumPeople
 from surefoot.simulators.heartsteps import HeartSteps
 from surefoot.simulators.measures import (
     Estimate,
@@ -20,6 +21,7 @@ __all__ = [
     "ChainWalk",
     "Contaminated",
     "Estimate",
+    "GymnasiumPeople",
     "HeartSteps",
     "LongRun",
     "Simulation",

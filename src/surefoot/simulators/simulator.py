@@ -86,6 +86,13 @@ class Simulator(ABC):
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
         """Next states and rewards from states, actions and random numbers (step_numbers, *lanes)."""
 
+    def move(self, state: Array, action: Array, numbers: Array, active: NDArray[np.bool_] | None) -> tuple[Array, Array]:
+        """`advance` for active lanes alone: others keep their states, with NaN rewards. None: everybody is active."""
+        following, reward = self.advance(state, action, numbers)
+        if active is None:
+            return following, reward
+        return np.where(active, following, state), np.where(active, reward, np.nan)
+
     def expected_reward(self, states: Floats) -> Floats:
         """True expected immediate reward of every action, (…, actions), at states (…, variables).
 
@@ -372,7 +379,7 @@ class Simulation:
         """Take the next random numbers, go on, and write the history."""
         moving: slice | NDArray[np.int64] = EVERYBODY if active is None else np.flatnonzero(active)
         numbers = self._chance.look(moving)[0].reshape(-1, *self._shape)
-        following, rewards = self._simulator.advance(self._state, actions, numbers)
+        following, rewards = self._simulator.move(self._state, actions, numbers, active)
         rewards = np.asarray(rewards)
         reported = np.asarray(self._simulator.report(self._state, rewards))
         together = active is None and bool((self._time == self._time[0]).all())
@@ -380,11 +387,7 @@ class Simulation:
         step = (now.state, now.available, actions, probability, rewards, reported)
         for values, new in zip(self._history.values(), step, strict=True):
             values[cells] = new.reshape(values.shape[1:])[moving]
-        if active is None:
-            self._state = np.asarray(following)
-        else:
-            self._state = np.where(active, following, self._state)
-            rewards = np.where(active, rewards, np.nan)
+        self._state = np.asarray(following)
         self._chance.used[moving] += 1
         self._time[moving] += 1
         return rewards

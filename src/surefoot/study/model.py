@@ -327,9 +327,10 @@ class Study(Shown, LogDescription):
         made = method(self.method_choice.name, **parameters, **seen)
         if self.trial is not None:
             days = {"day_boundary": self.trial.day_boundary, "max_gap": self.trial.max_gap}
-            known = made.horizon.get_params()
-            made.horizon = made.horizon.with_params({name: value for name, value in days.items() if name in known})
-            made.horizon.check_parameters()
+            for slot in {"horizon", "choice"} & made.parts.keys():
+                known = made.parts[slot].get_params()
+                made.set_params(**{f"{slot}__{name}": value for name, value in days.items() if name in known})
+                made.parts[slot].check_parameters()
         return made
 
     def list_steps(self) -> dict[str, Any]:

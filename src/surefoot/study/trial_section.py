@@ -36,8 +36,9 @@ DailyTime = Annotated[str, AfterValidator(_check_daily_time)]
 class EffectsSection(Section):
     """Which causal excursion effect is estimated; moderators and controls are state variables."""
 
-    estimator: Literal["wcls", "emee", "emee2", "dcee"] = "wcls"
-    """Continuous outcome; binary outcome (with and without weights); one distal outcome for each participant."""
+    estimator: Literal["wcls", "dr-wcls", "emee", "emee2", "dcee"] = "wcls"
+    """Continuous outcome, without and with a learned outcome model; binary outcome, with and without weights; one distal
+    outcome for each participant."""
     outcome: str | None = None
     """A column of the logs; by default that of `[outcome]`, with its limits and its transform."""
     outcome_words: str | None = None
@@ -46,10 +47,14 @@ class EffectsSection(Section):
     """The treatment in sentences, where there are two actions: "suggestion"."""
     transform: str | None = None
     """Of an outcome that is not that of `[outcome]`."""
+    formula: str | None = None
+    """`outcome ~ treatment * (moderators) + controls`, in place of these three keys: "steps ~ prompt * C(location)"."""
     moderators: Words = ()
     """State variables by which the effect may differ."""
     controls: Words = ()
     """State variables that explain the outcome, for smaller standard errors."""
+    learner: Literal["forest", "boosting"] = "forest"
+    """The regressor that predicts the outcome for `dr-wcls`, from controls and moderators."""
     numerator: float | tuple[float, ...] | str | None = None
     """p̃: a number, a number for each action but nothing, or a column that depends on the moderators only."""
     lags: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
@@ -64,6 +69,13 @@ class EffectsSection(Section):
     """The state variable over which the effect is drawn; `day` where there is one."""
     errors: Literal["usual", "adaptive"] | None = None
     """Standard errors that take the trial's policies as given, or those of a replication; by default the valid ones."""
+
+    @model_validator(mode="after")
+    def _formula_stands_alone(self) -> Self:
+        given = [key for key in ("outcome", "moderators", "controls") if getattr(self, key)]
+        if self.formula is not None and given:
+            raise ValueError(f"the formula names outcome, moderators and controls; leave out {', '.join(given)}")
+        return self
 
 
 class MonitoringSection(Section):

@@ -153,19 +153,19 @@ def read_trial_updates(study: LogDescription, path: str | Location, read: StudyL
     (decisions, *others) = list_files(path)
     if others:
         raise InputError(f"{path}: holds several files of logs; give the export of one trial")
-    names = [_name_column(study, name) for name in (POINT, POLICY, BEFORE)]
+    names = [name_column(study, name) for name in (POINT, POLICY, BEFORE)]
     further = read_further_columns(study, path, names)
     problems = Problems(further.name_row)
     point, policy, before = (further.column(name, problems).numbers()[read.row] for name in names)
     problems.raise_any()
-    updates = _read_beside(decisions, "updates")
+    updates = read_beside(decisions, "updates")
     made_by = {
         version: update
         for update, version in sorted(zip(updates["update_id"].to_pylist(), updates[POLICY].to_pylist(), strict=True))
         if version is not None
     }
     versions = np.nan_to_num(policy).astype(np.int64)
-    spans = _read_spans(study, _read_beside(decisions, "learned"), read, point)
+    spans = _read_spans(study, read_beside(decisions, "learned"), read, point)
     return TrialUpdates(versions, np.nan_to_num(before).astype(np.int64), made_by, spans)
 
 
@@ -186,15 +186,16 @@ def read_policy_versions(path: str | Location) -> dict[int, Policies]:
 
 def count_update_states(path: str | Location) -> Counter[str]:
     """State → number of updates of a trial, from the file next to its decisions."""
-    return Counter(_read_beside(list_files(path)[0], "updates")["state"].to_pylist())
+    return Counter(read_beside(list_files(path)[0], "updates")["state"].to_pylist())
 
 
-def _name_column(study: LogDescription, name: str) -> str:
+def name_column(study: LogDescription, name: str) -> str:
     """A column of the service in the decisions; the study's own names come first."""
     return f"surefoot {name}" if name in log_layout(study).columns and study.columns.time != name else name
 
 
-def _read_beside(decisions: Location, name: str) -> pa.Table:
+def read_beside(decisions: Location, name: str) -> pa.Table:
+    """The table `updates` or `learned` next to the decisions of a trial."""
     for suffix in (".parquet", ".csv"):
         file = name_beside(decisions, name, suffix)
         if file.is_file():

@@ -106,7 +106,7 @@ def find_influences(
     return [
         Influence(name, float(estimate), refitted=False)
         if estimate <= near
-        else Influence(name, compare_policies(study, data, policies, _refit(study, data[others])))
+        else Influence(name, compare_policies(study, data, policies, _refit(study, data[others], method)))
         for name, estimate, others in candidates
     ]
 
@@ -123,13 +123,17 @@ def _list_largest(orders: Sequence[Floats], count: int) -> list[int]:
     return list(positions)
 
 
-def _refit(study: Study, logs: Trajectories) -> Policies | None:
-    """The policy without what is left out; None where nothing is left to learn from."""
+def _refit(study: Study, logs: Trajectories, method: Method | None = None) -> Policies | None:
+    """The policy without what is left out; None where nothing is left to learn from.
+
+    With a fitted `method` its chosen parts are kept; otherwise a method that chooses its parts chooses them again.
+    """
     if not logs.usable.any():
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # That too little is left is what the comparison shows.
-        refitted: Policies = study.method().fit_some(logs).policies_
+        unfitted = study.method() if method is None else replace(method.settled)
+        refitted: Policies = unfitted.fit_some(logs).policies_
         return refitted
 
 
@@ -177,7 +181,7 @@ def _find_personal_influences(
     index = np.repeat(np.arange(len(left)), [len(rows) for rows in left])
     columns = ("time", "state", "available", "action", "probability", "outcome")
     values = {name: getattr(data, name)[chosen] for name in columns}
-    without = _refit(study, replace(data, participants=np.arange(len(left)), participant_index=index, **values))
+    without = _refit(study, replace(data, participants=np.arange(len(left)), participant_index=index, **values), method)
     influences = []
     for number, (row, rows) in enumerate(zip(candidates, of_participant, strict=True)):
         states = data.state[rows[data.available[rows] & ~np.isnan(data.state[rows]).any(axis=1)]]

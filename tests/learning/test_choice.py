@@ -1,0 +1,156 @@
+"""`recommended` chooses pooling and horizon from the logs: the truth of simulators is what it should choose."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import surefoot as sf
+from surefoot.learning.choice import cut_into_folds, estimate_slope, spread_probabilities
+
+COIN = sf.policies.coin(2)
+
+
+class WithoutBurden(sf.simulators.HeartSteps):
+    """People whose later states do not depend on prompts."""
+
+    def __init__(self, participants, **settings):
+        super().__init__(participants, **settings)
+        self._transition[2] = 0.0 * np.asarray(self._transition[2])
+        self._transition[4] = 0.0 * np.asarray(self._transition[4])
+        self._transition[5] = 0.0 * np.asarray(self._transition[5])
+
+
+def choose(simulator, seeds, points):
+    """How often partial pooling and the long run were chosen."""
+    chosen = []
+    for seed in seeds:
+        logs = simulator(30, seed).collect(COIN, decision_points=points, seed=seed)
+        fitted = sf.method("recommended").fit(logs)
+        chosen.append([fitted.pooling_.name == "partial", fitted.horizon_.name == "long-run"])
+    return np.mean(chosen, axis=0)
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_where_people_differ_it_pools_partially():
+    partial, _ = choose(lambda people, seed: WithoutBurden(people, spread=3.0, seed=seed), range(6), 120)
+    assert partial == 1
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_where_prompts_burden_later_it_looks_ahead():
+    _, long_run = choose(lambda people, seed: sf.simulators.HeartSteps(people), range(6), 150)
+    assert long_run == 1
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_where_nothing_differs_it_mostly_takes_the_simplest():
+    # One standard error is exceeded by chance in a sixth of all logs.
+    partial, long_run = choose(lambda people, seed: WithoutBurden(people), range(12), 120)
+    assert partial <= 0.34 and long_run <= 0.34
+
+
+def heart_steps(people=10, points=60, **settings):
+    return sf.simulators.HeartSteps(people, **settings).collect(COIN, decision_points=points, seed=1)
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_the_fit_is_that_of_a_method_with_the_chosen_parts():
+    logs = heart_steps(30, 120, spread=3.0)
+    fitted = sf.method("recommended").fit(logs)
+    fixed = sf.method("hb-ts", pooling=fitted.pooling_, horizon=fitted.horizon_).fit(logs)
+    np.testing.assert_array_equal(fitted.predict_proba(logs), fixed.predict_proba(logs))
+    assert fitted.settled.list_settings() == fixed.list_settings()
+    pooling, horizon = fitted.chosen_.comparisons
+    assert pooling.simpler == "pooling = 'all'" and horizon.richer == "horizon = 'long-run'"
+    reason = "pooling = 'partial' instead of pooling = 'all': slope"
+    assert fitted.chosen_.reasons[0].startswith(reason) and reason in str(fitted.summary())
+    again = sf.method("recommended").fit(logs)
+    assert again.chosen_.comparisons == fitted.chosen_.comparisons
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_units_change_no_choice():
+    logs = heart_steps(20, 80, spread=2.0)
+    state = logs.state * np.array([3.6e6, 1e-3, 1.8]) + np.array([0.0, 0.0, 32.0])
+    other = logs.with_values(state=state, outcome=logs.outcome / 3600 + 273.15)
+    chosen, again = (sf.method("recommended").fit(data).chosen_.comparisons for data in (logs, other))
+    for unit, before, after in zip((1, 3600), chosen, again, strict=True):
+        assert_allclose(unit * after.estimate, before.estimate, rtol=1e-4)
+        assert_allclose(unit * after.standard_error, before.standard_error, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("people", "points"), [(5, 60), (8, 9)])
+def test_too_small_logs_get_the_named_default_and_a_warning(people, points):
+    with pytest.warns(sf.FitWarning, match="Nothing was compared.*pooling = 'partial', horizon = 'immediate'"):
+        fitted = sf.method("recommended").fit(heart_steps(people, points))
+    assert (fitted.pooling_.name, fitted.horizon_.name) == ("partial", "immediate")
+    assert not fitted.chosen_.comparisons
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_a_horizon_that_cannot_be_compared_says_why():
+    logs = heart_steps(20, 30)
+    scattered = logs[np.arange(len(logs)) % 3 == 0]  # No two decision points are consecutive.
+    fitted = sf.method("recommended").fit(scattered)
+    assert fitted.horizon_.name == "immediate"
+    assert "could not be judged, because" in fitted.chosen_.reasons[-1]
+    without = sf.method("recommended", look_ahead=False).fit(logs)
+    assert without.chosen_.reasons[-1] == "horizon = 'immediate', because look_ahead is false."
+
+
+@pytest.mark.parametrize(
+    "given", [{"pooling": "all"}, {"pooling": "partial"}, {"random_walk": 0.1}, {"horizon": "long-run"}]
+)
+def test_parts_that_it_chooses_are_not_given(given):
+    with pytest.raises(sf.InputError, match=r"'recommended' chooses (pooling|horizon) from the logs; leave out"):
+        sf.method("recommended", **given)
+
+
+def test_slopes_are_those_of_least_squares_with_a_sandwich_over_people():
+    rng = np.random.default_rng(0)
+    participant = np.repeat(np.arange(12), 9)
+    added = rng.standard_normal(108)
+    residuals = 0.7 * added + rng.standard_normal(12)[participant] + rng.standard_normal(108)
+    slope, error = estimate_slope(residuals, added, participant)
+    (literal,), _, _, _ = np.linalg.lstsq(added[:, None], residuals)
+    meat = 0.0
+    for person in range(12):
+        rows = participant == person
+        meat += (added[rows] @ (residuals[rows] - literal * added[rows])) ** 2
+    assert_allclose(slope, literal)
+    assert_allclose(error, np.sqrt(meat * 12 / 11) / (added @ added))
+    assert estimate_slope(residuals, np.zeros(108), participant) == (0.0, 0.0)
+
+
+def test_folds_halve_everybodys_decision_points_in_blocks():
+    logs = heart_steps(4, 60)
+    fold = cut_into_folds(logs)
+    for participant in range(4):
+        of_person = fold[logs.order][logs.participant_index[logs.order] == participant]
+        assert of_person.sum() == 30
+        assert (np.diff(of_person) != 0).sum() == 5
+
+
+def test_probabilities_of_actions_not_taken_share_what_is_left():
+    logs = heart_steps(4, 60)
+    rows = np.flatnonzero(logs.usable)
+    assert_allclose(spread_probabilities(logs, rows), 0.5)
+    unknown = replace(logs, probability=np.full(len(logs), np.nan))
+    rates = np.bincount(logs.action[rows]) / len(rows)
+    assert_allclose(spread_probabilities(unknown, rows), np.tile(rates, (len(rows), 1)))
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_explain_audit_and_evaluate_take_the_chosen_parts():
+    logs = heart_steps(12, 60, spread=3.0)
+    fitted = sf.method("recommended").fit(logs)
+    explanation = sf.explain.explain(fitted)
+    described = explanation.to_dict()
+    assert described["chosen"] == list(fitted.chosen_.reasons)
+    assert described["parameters"]["pooling"] == fitted.pooling_.name
+    assert json.dumps(described)
+    assert sf.audit.audit(fitted).verdict
+    assert sf.evaluation.evaluate(logs, {"recommended": sf.method("recommended")}).value("recommended")
