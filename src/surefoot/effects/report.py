@@ -12,13 +12,12 @@ from surefoot.data.frames import make_frame
 from surefoot.data.log_columns import Place, frame_row
 from surefoot.effects.adaptive_errors import adapt_errors
 from surefoot.effects.analysis import Analysis, Floats
+from surefoot.effects.contrasts import ContrastResults, JointTest, SimultaneousContrasts
 from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly, make_mean, solve
 from surefoot.effects.formulas import INTERCEPT, parse_terms
 from surefoot.effects.groups import HEADERS, GroupSummary, describe_groups
 from surefoot.effects.result import (
-    ContrastResults,
     EffectResult,
-    JointTest,
     Options,
     SampleQuality,
     assess_sample,
@@ -60,6 +59,14 @@ class EffectRow:
     p_holm: float = np.nan  # Adjusted for all tests of the table, after Holm.
     usual_error: float = np.nan  # Standard errors of both kinds, where both are known.
     adaptive_error: float = np.nan
+    simultaneous_low: float = np.nan  # With several actions: all pairs of them together, by max-t.
+    simultaneous_high: float = np.nan
+    simultaneous_p: float = np.nan
+
+    @property
+    def simultaneous(self) -> Interval:
+        """The interval that holds together with those of all other pairs of actions."""
+        return Interval(self.estimate, self.standard_error, self.simultaneous_low, self.simultaneous_high)
 
     @property
     def ratio(self) -> float:
@@ -221,6 +228,11 @@ class EffectsReport(ShownResult):
         rows = [*self.table, *([] if self.mean_outcome is None else [self.mean_outcome])]
         return [row for row in rows if np.isfinite(row.ratio)]
 
+    @property
+    def pairs(self) -> list[EffectRow]:
+        """Rows that compare two of several actions, with intervals that hold for all pairs together."""
+        return [row for row in self.table if np.isfinite(row.simultaneous_p)]
+
     def to_frame(self, backend: str | None = None) -> Any:
         """The table, one row for each effect."""
         rows = [asdict(row) for row in self.table]
@@ -283,6 +295,7 @@ class EffectsReport(ShownResult):
             wrap=lambda sentence: textwrap.fill(sentence, WIDTH),
             lay_out=lay_out,
             compare=compare,
+            lay_out_pairs=_lay_out_pairs,
             lay_out_groups=lambda groups: lay_out_table([group.cells for group in groups], HEADERS),
             group_sentences=describe_groups(self.groups),
         )
@@ -381,6 +394,14 @@ def _list_cells(rows: Sequence[EffectRow]) -> list[list[str]]:
         tests = (row.p,) if np.isnan(row.p_holm) else (row.p, row.p_holm)
         lines.append([row.label, *(f"{value:.4f}" for value in numbers), *map(format_p, tests)])
     return lines
+
+
+def _lay_out_pairs(rows: Sequence[EffectRow]) -> str:
+    cells = []
+    for row in rows:
+        ends = (row.estimate, row.simultaneous_low, row.simultaneous_high)
+        cells.append([row.label, *(f"{value:.4f}" for value in ends), format_p(row.simultaneous_p)])
+    return lay_out_table(cells, ("", "coef", "[from", "to]", "p (all pairs)"))
 
 
 def _add_headers(cells: list[list[str]]) -> list[list[str]]:
@@ -547,15 +568,30 @@ def list_rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, flo
 def _list_rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, float]]) -> list[EffectRow]:
     rows = _list_coefficients(analysis, result)
     actions = result.points.action_names[1:]
-    if len(result.points.moderator_names) > 1:
-        for contrast in (result.effect_at(values, action=action) for values in at for action in actions):
+    if len(result.points.moderator_names) == 1:
+        for j, action in enumerate(actions):
+            for against in actions[:j]:
+                rows += _make_rows(analysis, result.effect_at(action=action, against=against))
+        return rows if len(actions) == 1 else _add_simultaneous(rows, result.compare_actions())
+    for values in at:
+        contrasts = [result.effect_at(values, action=action) for action in actions]
+        contrasts += [result.effect_at(values, action=b, against=a) for j, b in enumerate(actions) for a in actions[:j]]
+        added = [row for contrast in contrasts for row in _make_rows(analysis, contrast)]
+        if len(actions) == 1:
             # Where the moderators are 0, the effect is the intercept, which is a row already.
-            rows += [row for row in _make_rows(analysis, contrast) if row not in rows]
-        return rows
-    for j, action in enumerate(actions):
-        for against in actions[:j]:
-            rows += _make_rows(analysis, result.effect_at(action=action, against=against))
+            rows += [row for row in added if row not in rows]
+        else:
+            rows += _add_simultaneous(added, result.compare_actions(values))
     return rows
+
+
+def _add_simultaneous(rows: Sequence[EffectRow], comparison: SimultaneousContrasts) -> list[EffectRow]:
+    """Rows of all pairs of actions, in the order of the comparison."""
+    numbers = np.column_stack([comparison.conf_int(), comparison.pvalue]).tolist()
+    return [
+        replace(row, simultaneous_low=low, simultaneous_high=high, simultaneous_p=p)
+        for row, (low, high, p) in zip(rows, numbers, strict=True)
+    ]
 
 
 def _list_coefficients(analysis: str, result: EffectResult) -> list[EffectRow]:

@@ -7,9 +7,8 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import fdtrc, stdtr, stdtrit
+from scipy.special import fdtrc
 
-from surefoot.data.frames import make_frame
 from surefoot.data.log_columns import Place, frame_row
 from surefoot.data.suspect_columns import warn_of_doubts
 from surefoot.effects.adaptive_errors import adapt_errors
@@ -23,14 +22,16 @@ from surefoot.effects.analysis import (
     check_validity,
     read_batch,
 )
+from surefoot.effects.contrasts import ContrastResults, JointTest, SimultaneousContrasts
 from surefoot.effects.doubly_robust import predict_outcomes
 from surefoot.effects.estimators import ESTIMATORS, Estimate, fit_least_squares, make_linear, solve
 from surefoot.effects.formulas import INTERCEPT, Terms
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.adaptive_sandwich import UpdateHistory
 from surefoot.inference.intervals import Interval, t_interval
+from surefoot.inference.simultaneous import LargestT
 from surefoot.numerics.masked_quantiles import MAD_TO_STANDARD_DEVIATION
-from surefoot.reports.numbers import describe_p, format_p
+from surefoot.reports.numbers import format_p
 from surefoot.reports.signatures import spell_out_keywords
 from surefoot.reports.summaries import Overview, Shown, Summary, lay_out_table
 
@@ -121,44 +122,6 @@ def _count_by_action(batch: ExcursionBatch, among: Mask, happened: Mask) -> Shar
     return ShareByAction(dict(zip(names, rows, strict=True)), dict(zip(names, count, strict=True)), effect)
 
 
-@dataclass(frozen=True, eq=False)
-class ContrastResults:
-    """Linear combinations Cβ, one for each row of C, as statsmodels' `t_test` gives them."""
-
-    names: tuple[str, ...]
-    effect: Floats
-    sd: Floats  # Standard errors.
-    df_denom: int
-
-    @property
-    def tvalue(self) -> Floats:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.effect / self.sd)
-
-    @property
-    def pvalue(self) -> Floats:
-        return np.asarray(2 * stdtr(self.df_denom, -np.abs(self.tvalue)))
-
-    def conf_int(self, alpha: float = 0.05) -> Floats:
-        """(combinations, 2)."""
-        half = stdtrit(self.df_denom, 1 - alpha / 2) * self.sd
-        return np.column_stack([self.effect - half, self.effect + half])
-
-
-@dataclass(frozen=True)
-class JointTest:
-    """F test that several coefficients are all 0."""
-
-    names: tuple[str, ...]
-    fvalue: float
-    df_num: int
-    df_denom: int
-    pvalue: float
-
-    def __str__(self) -> str:
-        return f"F({self.df_num}, {self.df_denom}) = {self.fvalue:.3f}, {describe_p(self.pvalue)}"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class EffectResult(Shown):
     """A fitted effect with the names of statsmodels; `params` are the effect's coefficients, `nuisance_params` the
@@ -217,10 +180,7 @@ class EffectResult(Shown):
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row for each coefficient: effect, estimate, standard_error, t, p_value, low, high."""
-        low, high = self.conf_int().T
-        numbers = (list(self.names), self.params, self.bse, self.tvalues, self.pvalues, low, high)
-        names = ("effect", "estimate", "standard_error", "t", "p_value", "low", "high")
-        return make_frame(dict(zip(names, numbers, strict=True)), backend or self.points.order.backend)
+        return self.coefficients.to_frame(backend or self.points.order.backend)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -328,6 +288,41 @@ class EffectResult(Shown):
         a formula, needs a value.
         """
         values = dict(at or {})
+        row = self._evaluate_moderators(values)
+        actions = self.points.action_names
+        chosen = actions[1] if action is None and len(actions) == 2 else action
+        matrix = np.zeros((len(actions), len(row)))
+        for name, sign in ((chosen, 1.0), (against or actions[0], -1.0)):
+            if name not in actions:
+                raise InputError(f"action {name!r} is not known; name one of {list(actions)}")
+            matrix[actions.index(name)] += sign * row
+        named = self.points.moderator_variables
+        label = ", ".join(f"{name} = {_write_value(values[name])}" for name in named) or "average"
+        if len(actions) > 2:
+            label = f"{chosen} against {against or actions[0]}, {label}"
+        return self.t_test(matrix[1:].ravel(), names=(label,))
+
+    def compare_actions(self, at: Mapping[str, float | str] | None = None) -> SimultaneousContrasts:
+        """Every pair of actions, with intervals and p-values that hold for all pairs together (max-t).
+
+        Each action is first compared with nothing, then the others with each other; `at` as in `effect_at`. The largest
+        |t| has the distribution that follows from the joint covariance of the estimates.
+        """
+        row = self._evaluate_moderators(dict(at or {}))
+        actions = self.points.action_names
+        pairs = [(action, 0) for action in range(1, len(actions))]
+        pairs += [(action, other) for action in range(2, len(actions)) for other in range(1, action)]
+        signs = np.array(
+            [[(code == action) * 1.0 - (code == other) for code in range(len(actions))] for action, other in pairs]
+        )
+        matrix = np.kron(signs[:, 1:], row)
+        names = [f"{actions[action]} against {actions[other]}" for action, other in pairs]
+        contrast = self.t_test(matrix, names=names)
+        largest = LargestT.of(matrix @ self.cov_params() @ matrix.T, self.df_resid)
+        return SimultaneousContrasts(contrast.names, contrast.effect, contrast.sd, contrast.df_denom, largest)
+
+    def _evaluate_moderators(self, values: dict[str, float | str]) -> Floats:
+        """f where the moderators have these values; all of them must be named."""
         moderators = self.points.moderator_variables
         unknown = [name for name in values if name not in moderators]
         if unknown:
@@ -337,18 +332,7 @@ class EffectResult(Shown):
         absent = [name for name in moderators if name not in values]
         if absent:
             raise InputError(f"say where the effect is wanted: {absent} have no value; moderators are {list(moderators)}")
-        row = self.points.evaluate_moderators({name: [values[name]] for name in moderators})[0]
-        actions = self.points.action_names
-        chosen = actions[1] if action is None and len(actions) == 2 else action
-        matrix = np.zeros((len(actions), len(row)))
-        for name, sign in ((chosen, 1.0), (against or actions[0], -1.0)):
-            if name not in actions:
-                raise InputError(f"action {name!r} is not known; name one of {list(actions)}")
-            matrix[actions.index(name)] += sign * row
-        label = ", ".join(f"{name} = {_write_value(values[name])}" for name in moderators) or "average"
-        if len(actions) > 2:
-            label = f"{chosen} against {against or actions[0]}, {label}"
-        return self.t_test(matrix[1:].ravel(), names=(label,))
+        return np.asarray(self.points.evaluate_moderators({name: [values[name]] for name in moderators})[0])
 
     def summary(self) -> Summary:
         """The table of coefficients, as statsmodels prints a fit, with counts of the sample."""

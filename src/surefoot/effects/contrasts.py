@@ -1,0 +1,73 @@
+"""Linear combinations of an effect's coefficients with their tests, one at a time or together."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from surefoot.data.frames import make_frame
+from surefoot.effects.analysis import Floats
+from surefoot.inference.simultaneous import LargestT
+from surefoot.reports.numbers import describe_p
+
+
+@dataclass(frozen=True, eq=False)
+class ContrastResults:
+    """Linear combinations Cβ, one for each row of C, as statsmodels' `t_test` gives them."""
+
+    names: tuple[str, ...]
+    effect: Floats
+    sd: Floats  # Standard errors.
+    df_denom: int
+
+    @property
+    def tvalue(self) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.effect / self.sd)
+
+    @property
+    def pvalue(self) -> Floats:
+        return np.asarray(2 * stdtr(self.df_denom, -np.abs(self.tvalue)))
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """(combinations, 2)."""
+        half = stdtrit(self.df_denom, 1 - alpha / 2) * self.sd
+        return np.column_stack([self.effect - half, self.effect + half])
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row for each combination: effect, estimate, standard_error, t, p_value, low, high."""
+        low, high = self.conf_int().T
+        numbers = (list(self.names), self.effect, self.sd, self.tvalue, self.pvalue, low, high)
+        names = ("effect", "estimate", "standard_error", "t", "p_value", "low", "high")
+        return make_frame(dict(zip(names, numbers, strict=True)), backend)
+
+
+@dataclass(frozen=True, eq=False)
+class SimultaneousContrasts(ContrastResults):
+    """Combinations whose intervals all cover at once, and whose p-values are adjusted for their number (max-t)."""
+
+    largest: LargestT
+
+    @property
+    def pvalue(self) -> Floats:
+        return np.array([self.largest.exceed(abs(value)) for value in self.tvalue.tolist()])
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """(combinations, 2): all of them hold together with probability 1 − alpha."""
+        half = self.largest.critical(alpha) * self.sd
+        return np.column_stack([self.effect - half, self.effect + half])
+
+
+@dataclass(frozen=True)
+class JointTest:
+    """F test that several coefficients are all 0."""
+
+    names: tuple[str, ...]
+    fvalue: float
+    df_num: int
+    df_denom: int
+    pvalue: float
+
+    def __str__(self) -> str:
+        return f"F({self.df_num}, {self.df_denom}) = {self.fvalue:.3f}, {describe_p(self.pvalue)}"
