@@ -36,6 +36,10 @@ def atomic_write(path: Path, *, private: bool = False) -> Iterator[Path]:
                 mask = os.umask(0)
                 os.umask(mask)
                 temporary.chmod(0o666 & ~mask)
+            else:
+                # Backups and records cannot be made again: the name must not outlive a power cut that the content does not.
+                with temporary.open("rb+") as written:
+                    os.fsync(written)
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from surefoot.service.database import databases
 from surefoot.service.database.schema import secrets
 from surefoot.service.operations import backup
+from surefoot.service.operations.encrypted_files import AGE
 from surefoot.service.operations.verification import replay
 from surefoot.service.trial.trial import open_trial
 from tests.service.support.trials import answer, fill, update
@@ -89,7 +90,7 @@ def test_an_encrypted_backup_needs_its_passphrase(trial, tmp_path, monkeypatch):
     assert not path.exists()
     monkeypatch.setenv(backup.PASSPHRASE, "correct horse battery")
     counts = backup.back_up(trial.database, path)
-    assert path.read_bytes().startswith(backup.AGE) and b"weather" not in path.read_bytes()
+    assert path.read_bytes().startswith(AGE) and b"weather" not in path.read_bytes()
     assert path.stat().st_mode & 0o077 == 0
     copy = databases.connect(f"sqlite:///{tmp_path}/copy.db")
     monkeypatch.setenv(backup.PASSPHRASE, "wrong horse battery")

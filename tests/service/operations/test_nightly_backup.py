@@ -1,5 +1,6 @@
 """A backup every night, whichever worker makes it; old ones go, failures are alerts and are tried again."""
 
+import os
 from datetime import timedelta
 
 import pytest
@@ -64,6 +65,30 @@ def test_each_night_is_backed_up_once_and_old_ones_go(open_backed_up, clock, tmp
     assert backup.restore(list_backups(folder)[0], copy, by="test").rows["decisions"] == 2
     assert replay(copy).differences == []
     copy.close()
+
+
+@sqlite_only
+def test_a_backup_of_a_clock_ahead_pushes_out_no_real_one(open_backed_up, clock, tmp_path):
+    trial = open_backed_up()
+    folder = tmp_path / "backups"
+    clock.set(BEGIN + timedelta(days=400))
+    assert run_nightly_backup(trial, clock.moment) is not None
+    for day in (1, 2, 3):
+        clock.set(BEGIN + timedelta(days=day))
+        assert run_nightly_backup(trial, clock.moment) is not None
+    assert [path.name for path in list_backups(folder)] == ["trial-2026-03-05.zip", "trial-2026-03-04.zip"]
+
+
+@sqlite_only
+def test_what_killed_backups_left_is_removed(open_backed_up, clock, tmp_path):
+    trial = open_backed_up()
+    left = [tmp_path / "backups" / f".trial-2026-03-0{day}.zip.age.x{day}yz" for day in (2, 4)]
+    for path in left:
+        path.write_bytes(b"half a backup")
+    os.utime(left[0], (0, 0))
+    clock.set(BEGIN + timedelta(days=1))
+    assert run_nightly_backup(trial, clock.moment) is not None
+    assert [path.exists() for path in left] == [False, True], "another worker may still write the young one"
 
 
 @sqlite_only

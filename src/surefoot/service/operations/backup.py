@@ -8,7 +8,6 @@ because it was old is a question: the clock may have been wrong.
 """
 
 import hashlib
-import io
 import json
 import os
 import zipfile
@@ -27,6 +26,7 @@ from surefoot.service.database import databases
 from surefoot.service.database.clock import Instant, now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import erasures, keys, metadata, participant_events, participants
+from surefoot.service.operations.encrypted_files import encrypt_file, is_encrypted, open_encrypted
 from surefoot.service.trial.participants import WITHDRAWN, Erasure, erase_content, scrub_database, withdraw_participant
 from surefoot.service.trial.trial import read_newest_settings
 from surefoot.version import __version__
@@ -39,8 +39,6 @@ ALEMBIC = "alembic_version"
 PASSPHRASE = "SUREFOOT_BACKUP_PASSPHRASE"  # noqa: S105 - the name of a variable
 SHORTEST = 12
 ENCRYPTED = ".age"
-AGE = b"age-encryption.org/v1"
-"""How an encrypted file begins."""
 Expired = Literal["erase", "keep"]
 
 
@@ -70,16 +68,12 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
     with atomic_write(path, private=True) as temporary:
         if passphrase is None:
             return _write_archive(database, temporary)
-        import pyrage
-
-        # In memory: nothing that is not encrypted touches the disk.
-        archive = io.BytesIO()
-        counts = _write_archive(database, archive)
-        temporary.write_bytes(pyrage.passphrase.encrypt(archive.getvalue(), passphrase))
-        return counts
+        with encrypt_file(temporary, passphrase) as stream:
+            return _write_archive(database, stream)
 
 
-def _write_archive(database: Database, target: Path | io.BytesIO) -> dict[str, int]:
+def _write_archive(database: Database, target: Any) -> dict[str, int]:
+    """Into a file or a stream."""
     counts: dict[str, int] = {}
     hashes = {}
     revision = databases.schema_version(database)
@@ -110,17 +104,7 @@ def _write_archive(database: Database, target: Path | io.BytesIO) -> dict[str, i
 
 def _open_archive(path: Path) -> zipfile.ZipFile:
     """A backup for reading, whether it is encrypted or not."""
-    with path.open("rb") as file:
-        is_encrypted = file.read(len(AGE)) == AGE
-    if not is_encrypted:
-        return zipfile.ZipFile(path)
-    import pyrage
-
-    try:
-        return zipfile.ZipFile(io.BytesIO(pyrage.passphrase.decrypt(path.read_bytes(), read_passphrase())))
-    except pyrage.DecryptError as error:
-        words = "the passphrase is not the one that it was made with, or the file is damaged"
-        raise InputError(f"{path}: cannot be decrypted; {words}") from error
+    return zipfile.ZipFile(open_encrypted(path, read_passphrase()) if is_encrypted(path) else path)
 
 
 def write_erasure_list(database: Database, folder: Path) -> Path:

@@ -15,6 +15,9 @@ from surefoot.service.trial.upkeep import BACKED_UP
 from surefoot.service.updates.schedule import claim_job, find_last_moment
 
 PATTERN = "trial-????-??-??.zip*"
+UNFINISHED = f".{PATTERN}"
+HOUR = 3600.0
+"""Another worker tries again after this many seconds, when the one before is gone."""
 
 
 def run_nightly_backup(trial: Trial, at: datetime) -> Path | None:
@@ -48,9 +51,23 @@ def run_nightly_backup(trial: Trial, at: datetime) -> Path | None:
         return None
     with trial.database.transaction() as connection:
         record_action(connection, "schedule", BACKED_UP, path.name, f"{counts['decisions']} decisions")
-    for old in list_backups(folder)[settings.keep :]:
-        old.unlink()
+    _remove_old(folder, path, settings.keep)
     return path
+
+
+def _remove_old(folder: Path, newest: Path, keep: int) -> None:
+    """Remove all but the newest ones, and what killed processes left half written.
+
+    A name after the newest one's was given by a clock that was ahead: it must not push out real backups.
+    """
+    backups = list_backups(folder)
+    from_the_past = [path for path in backups if path.name <= newest.name]
+    dated_ahead = [path for path in backups if path.name > newest.name]
+    for old in [*from_the_past, *dated_ahead][keep:]:
+        old.unlink()
+    for unfinished in folder.glob(UNFINISHED):
+        if unfinished.stat().st_mtime < newest.stat().st_mtime - HOUR:
+            unfinished.unlink(missing_ok=True)
 
 
 def list_backups(folder: Path) -> list[Path]:
