@@ -51,6 +51,10 @@ class Analysis:
     transform: str = "none"
     actions: Sequence[str] | None = None
     learner: Any = "forest"
+    missing: str = "complete"
+    auxiliary: Terms = ()
+    imputations: int = 20
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.probability is None:
@@ -63,6 +67,8 @@ class Analysis:
             raise InputError(f"future is '{self.future}'; choose from {list(FUTURES)}")
         if isinstance(self.lag, bool) or self.lag != int(self.lag) or self.lag < 0:
             raise InputError(f"lag is {self.lag!r}; give a whole number of decision points, 0 for the proximal outcome")
+        if self.imputations < 2:
+            raise InputError(f"imputations is {self.imputations}; give at least 2, so that their spread can be estimated")
 
     @property
     def probability_columns(self) -> list[str]:
@@ -276,8 +282,11 @@ class ExcursionBatch:
     future: Floats  # Π 1{A = 0}/P(A = 0) over the decision points in between; 1 when they are taken as observed.
     moderators: Floats  # f, (p, rows), with its intercept first.
     controls: Floats  # g, (q, rows), with its intercept first.
+    auxiliary: Floats  # Further variables that predict missing outcomes, (k, rows), with an intercept first.
+    observation_weight: Floats  # Proportional to 1/P(outcome observed); 1 but for the weighted analysis.
     moderator_names: tuple[str, ...]
     control_names: tuple[str, ...]
+    auxiliary_names: tuple[str, ...]
     action_names: tuple[str, ...]
     moderator_spec: "ModelSpec | None" = None  # How a formula turns variables into f; None for a list of columns.
 
@@ -338,9 +347,9 @@ class ExcursionBatch:
 
     @cached_property
     def weight(self) -> Floats:
-        """I · p̃(A)/p(A) · the weight of the future."""
+        """I · p̃(A)/p(A) · the weight of the future · that of being observed."""
         chosen = np.take_along_axis(self.numerator, self.action[None], axis=0)[0]
-        return np.asarray(self.available * chosen / self.taken * self.future)
+        return np.asarray(self.available * chosen / self.taken * self.future * self.observation_weight)
 
     @property
     def effect_names(self) -> tuple[str, ...]:
@@ -394,8 +403,9 @@ def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -
     """The named columns of a pandas, polars or Arrow frame, sorted and checked."""
     moderators = parse_terms(analysis.moderators)
     controls = parse_terms(analysis.controls)
+    auxiliary = parse_terms(analysis.auxiliary)
     present = [str(name) for name in getattr(frame, "column_names", getattr(frame, "columns", ()))]
-    variables = list_variables((*moderators, *controls), present)
+    variables = list_variables((*moderators, *controls, *auxiliary), present)
     for name, role in ((analysis.outcome, "outcome"), (analysis.treatment, "treatment")):
         if name in variables:
             raise InputError(
@@ -410,6 +420,7 @@ def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -
     rows = SortedRows.of_frame(frame, analysis, list(variables), name_row)
     f = rows.read_design(moderators, defined)
     g = rows.read_design(controls, defined)
+    further = rows.read_design(auxiliary, defined)
     available = rows.read_available()
     action, names = rows.read_actions(available)
     probabilities = rows.read_probabilities(available, action, names)
@@ -444,8 +455,11 @@ def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -
         future=future,
         moderators=f.values,
         controls=g.values,
+        auxiliary=further.values,
+        observation_weight=np.ones(len(action)),
         moderator_names=f.names,
         control_names=g.names,
+        auxiliary_names=further.names,
         action_names=names,
         moderator_spec=f.spec,
     )

@@ -19,7 +19,7 @@ class ContrastResults:
     names: tuple[str, ...]
     effect: Floats
     sd: Floats  # Standard errors.
-    df_denom: int
+    df_denom: int | Floats  # With imputed outcomes a number for each combination.
 
     @property
     def tvalue(self) -> Floats:
@@ -66,8 +66,8 @@ class JointTest:
     names: tuple[str, ...]
     fvalue: float
     df_num: int
-    df_denom: int
+    df_denom: float
     pvalue: float
 
     def __str__(self) -> str:
-        return f"F({self.df_num}, {self.df_denom}) = {self.fvalue:.3f}, {describe_p(self.pvalue)}"
+        return f"F({self.df_num}, {self.df_denom:.4g}) = {self.fvalue:.3f}, {describe_p(self.pvalue)}"

@@ -235,7 +235,7 @@ def _make_log_linear(batch: ExcursionBatch, *, weighted: bool) -> EstimatingFunc
     leaves out.
     """
     scaled, names, back = _standardise(batch)
-    weight = scaled.weight if weighted else scaled.future
+    weight = scaled.weight if weighted else scaled.future * scaled.observation_weight
     moved = scaled.treated if weighted else scaled.treated - scaled.send_probability
     centred = moved - scaled.numerator[1:] if weighted else moved
     q = len(scaled.control_names)
@@ -276,10 +276,11 @@ def make_dcee(batch: ExcursionBatch) -> EstimatingFunction:
     counted = batch.take(rows)
     back = _find_standardiser(counted.moderators)
     design = back @ counted.moderators
+    weight = counted.observation_weight
 
     def evaluate(theta: Floats, block: slice) -> Evaluation:
         columns = design[:, block]
-        return Evaluation(columns, target[block] - theta @ columns, columns, columns)
+        return Evaluation(weight[block] * columns, target[block] - theta @ columns, columns, columns)
 
     names = tuple(f"{action}: {name}" for action in batch.action_names for name in batch.control_names)
     start = np.zeros(len(design))

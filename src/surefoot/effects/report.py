@@ -54,7 +54,7 @@ class EffectRow:
     low: float
     high: float
     t: float
-    degrees: int
+    degrees: float
     p: float
     p_holm: float = np.nan  # Adjusted for all tests of the table, after Holm.
     usual_error: float = np.nan  # Standard errors of both kinds, where both are known.
@@ -606,9 +606,10 @@ def _list_coefficients(analysis: str, result: EffectResult) -> list[EffectRow]:
 
 def _make_rows(analysis: str, contrast: ContrastResults) -> list[EffectRow]:
     numbers = np.column_stack([contrast.effect, contrast.sd, contrast.conf_int(), contrast.tvalue, contrast.pvalue]).tolist()
+    degrees = np.broadcast_to(contrast.df_denom, len(numbers)).tolist()
     return [
-        EffectRow(analysis, name, estimate, error, low, high, t, contrast.df_denom, p)
-        for name, (estimate, error, low, high, t, p) in zip(contrast.names, numbers, strict=True)
+        EffectRow(analysis, name, estimate, error, low, high, t, freedom, p)
+        for name, (estimate, error, low, high, t, p), freedom in zip(contrast.names, numbers, degrees, strict=True)
     ]
 
 

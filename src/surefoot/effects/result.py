@@ -11,7 +11,6 @@ from scipy.special import fdtrc
 
 from surefoot.data.log_columns import Place, frame_row
 from surefoot.data.suspect_columns import warn_of_doubts
-from surefoot.effects.adaptive_errors import adapt_errors
 from surefoot.effects.analysis import (
     Analysis,
     ExcursionBatch,
@@ -23,9 +22,10 @@ from surefoot.effects.analysis import (
     read_batch,
 )
 from surefoot.effects.contrasts import ContrastResults, JointTest, SimultaneousContrasts
-from surefoot.effects.doubly_robust import predict_outcomes
 from surefoot.effects.estimators import ESTIMATORS, Estimate, fit_least_squares, make_linear, solve
 from surefoot.effects.formulas import INTERCEPT, Terms
+from surefoot.effects.missing_outcomes import MISSING_METHODS, Imputations, MissingFit, adapt_fit, fit_missing
+from surefoot.effects.observation_model import ObservationModel
 from surefoot.errors import InputError, did_you_mean
 from surefoot.inference.adaptive_sandwich import UpdateHistory
 from surefoot.inference.intervals import Interval, t_interval
@@ -137,6 +137,10 @@ class EffectResult(Shown):
     """The same with covariances that count what another run of the trial would have learned, where that is known."""
     errors: str = "usual"
     """Which covariances are used: those of `estimate` (`usual`) or the `adaptive` ones."""
+    observation: ObservationModel | None = None
+    """The model behind the weights, where missing outcomes are `weighted`."""
+    imputations: Imputations | None = None
+    """The completed outcomes, where missing ones are `imputed`."""
 
     def adapt(self, history: UpdateHistory) -> "EffectResult":
         """The same effect with standard errors that count what another run of the trial would have learned.
@@ -151,7 +155,7 @@ class EffectResult(Shown):
         EffectResult
         """
         chosen = ESTIMATORS[self.estimator]
-        adapted = adapt_errors(self.estimate, self.points, chosen.make, history, distal=chosen.distal)
+        adapted = adapt_fit(MissingFit(self.points, self.estimate, imputations=self.imputations), chosen, history)
         return replace(self, adaptive=adapted, errors="adaptive")
 
     def with_errors(self, errors: str) -> "EffectResult":
@@ -258,7 +262,19 @@ class EffectResult(Shown):
         spread = matrix @ self.cov_params() @ matrix.T
         labels = tuple(names) or tuple(f"c{j}" for j in range(len(matrix)))
         error = np.sqrt(np.maximum(np.diagonal(spread), 0.0))
-        return ContrastResults(labels, matrix @ self.params, error, self.df_resid)
+        return ContrastResults(labels, matrix @ self.params, error, self._find_degrees(matrix))
+
+    def _find_degrees(self, matrix: Floats) -> int | Floats:
+        if self.imputations is None:
+            return self.df_resid
+        return self.imputations.find_degrees(self.missing_information(matrix), self.df_resid)
+
+    def missing_information(self, contrast: Contrast | None = None) -> Floats:
+        """The fraction of information that missing outcomes took, of every coefficient or combination; 0 unless imputed."""
+        matrix = np.eye(len(self.params)) if contrast is None else self._read_contrast(contrast)
+        if self.imputations is None:
+            return np.zeros(len(matrix))
+        return self.imputations.find_fractions(matrix, self.cov_params())
 
     def joint_test(self, names: Sequence[str] | None = None) -> JointTest:
         """F test that the named coefficients (all of `params` unless named) are all 0.
@@ -269,7 +285,8 @@ class EffectResult(Shown):
         chosen = tuple(self.names if names is None else names)
         matrix = np.vstack([self._read_contrast({name: 1.0}) for name in chosen])
         size = len(matrix)
-        degrees = self.df_resid
+        # Of imputed outcomes the coefficient that knows least decides.
+        degrees = float(np.min(self._find_degrees(matrix)))
         spread = matrix @ self.cov_params() @ matrix.T
         scale = np.sqrt(np.diagonal(spread))
         if not (scale > 0).all():  # An outcome that the action decides leaves no spread.
@@ -318,7 +335,7 @@ class EffectResult(Shown):
         matrix = np.kron(signs[:, 1:], row)
         names = [f"{actions[action]} against {actions[other]}" for action, other in pairs]
         contrast = self.t_test(matrix, names=names)
-        largest = LargestT.of(matrix @ self.cov_params() @ matrix.T, self.df_resid)
+        largest = LargestT.of(matrix @ self.cov_params() @ matrix.T, float(np.min(contrast.df_denom)))
         return SimultaneousContrasts(contrast.names, contrast.effect, contrast.sd, contrast.df_denom, largest)
 
     def _evaluate_moderators(self, values: dict[str, float | str]) -> Floats:
@@ -344,9 +361,23 @@ class EffectResult(Shown):
             f"{self.df_resid} degrees of freedom",
             lay_out_table(self._list_cells(), COEFFICIENT_HEADERS),
             f"All coefficients are 0: {self.joint_test()}",
+            *self._describe_missing(),
             *assess_sample(self.points).describe(),
         ]
         return Summary("\n".join(lines))
+
+    def _describe_missing(self) -> list[str]:
+        """How missing outcomes were treated, where they were not left out."""
+        if self.observation is not None:
+            limited = self.observation.truncated_rows
+            return [f"Missing outcomes: {MISSING_METHODS['weighted'].label}; {limited:,} weights limited"]
+        if self.imputations is not None:
+            share = self.missing_information().max()
+            return [
+                f"Missing outcomes: {len(self.imputations)} imputations of {self.imputations.rows:,} outcomes; fraction of "
+                f"missing information at most {share:.2f}"
+            ]
+        return []
 
     def _read_contrast(self, contrast: Contrast) -> Floats:
         if isinstance(contrast, Mapping):
@@ -385,6 +416,10 @@ class Options(TypedDict, total=False):
     transform: str
     actions: Sequence[str] | None
     learner: Any
+    missing: str
+    auxiliary: Terms
+    imputations: int
+    seed: int
 
 
 @spell_out_keywords(Analysis)
@@ -424,6 +459,13 @@ def excursion_effect(
         Names of the actions, nothing first.
     learner
         Of `dr-wcls`: `forest`, `boosting` or any regressor of scikit-learn.
+    missing
+        What happens to rows without an outcome: `complete` leaves them out, `weighted` weights the others by the inverse
+        probability of being observed, `imputed` draws the outcomes several times and combines the results.
+    auxiliary
+        Further columns, known before the decision, that predict missing outcomes or which are missing.
+    imputations, seed
+        Number of imputations, and the seed of their random numbers.
     name_row
         How messages name a row of the frame.
 
@@ -471,9 +513,8 @@ def fit_analysis(
             f"{estimator} compares one treatment with nothing, here there are {treatments}; use {chosen.several_by}, or one "
             "treatment at a time"
         )
-    if chosen.learns:
-        batch = predict_outcomes(batch, analysis.learner)
-    result = EffectResult(estimator, batch, solve(chosen.make(batch)))
+    fit = fit_missing(batch, chosen)
+    result = EffectResult(estimator, fit.batch, fit.estimate, observation=fit.observation, imputations=fit.imputations)
     check_uncertainty(batch, result.bse)
     return result
 

@@ -29,10 +29,10 @@ class LargestT:
 
     reach: Floats  # h(U) of every direction.
     rank: int
-    degrees: int
+    degrees: float
 
     @classmethod
-    def of(cls, covariance: Floats, degrees: int) -> "LargestT":
+    def of(cls, covariance: Floats, degrees: float) -> "LargestT":
         """Of estimates with this covariance, which may be singular: pairs of three actions have two dimensions."""
         scale = np.sqrt(np.diagonal(covariance))
         if not (scale > 0).all():
