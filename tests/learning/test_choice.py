@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import surefoot as sf
-from surefoot.learning.choice import cut_into_folds, estimate_slope, spread_probabilities
+from surefoot.learning.choice import compare_capped_errors, cut_into_folds, estimate_slope, spread_probabilities
 
 COIN = sf.policies.coin(2)
 
@@ -60,13 +60,15 @@ def heart_steps(people=10, points=60, **settings):
 def test_the_fit_is_that_of_a_method_with_the_chosen_parts():
     logs = heart_steps(30, 120, spread=3.0)
     fitted = sf.method("recommended").fit(logs)
-    fixed = sf.method("hb-ts", pooling=fitted.pooling_, horizon=fitted.horizon_).fit(logs)
+    fixed = sf.method("hb-ts", critic=fitted.critic_, pooling=fitted.pooling_, horizon=fitted.horizon_).fit(logs)
     np.testing.assert_array_equal(fitted.predict_proba(logs), fixed.predict_proba(logs))
     assert fitted.settled.list_settings() == fixed.list_settings()
-    pooling, horizon = fitted.chosen_.comparisons
+    critic, pooling, horizon, *_ = fitted.chosen_.comparisons
+    assert critic.richer == "critic = 'ridge'"
     assert pooling.simpler == "pooling = 'all'" and horizon.richer == "horizon = 'long-run'"
     reason = "pooling = 'partial' instead of pooling = 'all': slope"
-    assert fitted.chosen_.reasons[0].startswith(reason) and reason in str(fitted.summary())
+    assert fitted.chosen_.reasons[1].startswith(reason)
+    assert "critic = 'high-breakdown', because" in str(fitted.summary())
     again = sf.method("recommended").fit(logs)
     assert again.chosen_.comparisons == fitted.chosen_.comparisons
 
@@ -77,7 +79,8 @@ def test_units_change_no_choice():
     state = logs.state * np.array([3.6e6, 1e-3, 1.8]) + np.array([0.0, 0.0, 32.0])
     other = logs.with_values(state=state, outcome=logs.outcome / 3600 + 273.15)
     chosen, again = (sf.method("recommended").fit(data).chosen_.comparisons for data in (logs, other))
-    for unit, before, after in zip((1, 3600), chosen, again, strict=True):
+    for before, after in zip(chosen, again, strict=True):
+        unit = 3600 if "horizon" in before.simpler else 1
         assert_allclose(unit * after.estimate, before.estimate, rtol=1e-4)
         assert_allclose(unit * after.standard_error, before.standard_error, rtol=1e-4)
 
@@ -107,6 +110,29 @@ def test_a_horizon_that_cannot_be_compared_says_why():
 def test_parts_that_it_chooses_are_not_given(given):
     with pytest.raises(sf.InputError, match=r"'recommended' chooses (pooling|horizon) from the logs; leave out"):
         sf.method("recommended", **given)
+
+
+def test_errors_of_critics_are_capped_so_that_artefacts_do_not_decide():
+    rng = np.random.default_rng(0)
+    participant = np.repeat(np.arange(20), 50)
+    noise = rng.standard_normal(1000)
+    prompts = rng.random(1000) < 0.4
+    # A robust critic that removed what prompts achieve misses it; least squares does not.
+    gain, error = compare_capped_errors(noise + 5.0 * prompts, noise, participant)
+    assert gain > 2 * error
+    # Artefacts pull least squares up by 1.5, and both critics miss them.
+    artefacts = 15.0 * (prompts & (rng.random(1000) < 0.1))
+    gain, error = compare_capped_errors(noise + artefacts, noise + artefacts - 1.5 * prompts, participant)
+    assert gain < -2 * error
+    assert compare_capped_errors(np.zeros(4), np.zeros(4), np.arange(4)) == (0.0, 0.0)
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_the_robust_critic_stays_where_outcomes_are_wild_after_prompts():
+    dirty = sf.simulators.contaminate(heart_steps(20, 60), mechanism="prompted", ratio=0.1, seed=3).logs
+    assert sf.method("recommended").fit(dirty).critic_.name == "high-breakdown"
+    settled = sf.method("recommended", choose_critic=False).fit(dirty)
+    assert all("critic" not in comparison.simpler for comparison in settled.chosen_.comparisons)
 
 
 def test_slopes_are_those_of_least_squares_with_a_sandwich_over_people():

@@ -11,15 +11,21 @@ is 1 where the differences are true and 0 where they are noise (the best linear 
 Fernández-Val 2018, in Robinson's partially linear model). The candidate is taken if b ≥ ½, above which its squared error is
 lower, and if b exceeds its standard error over people. Residuals are capped, so that single wild outcomes do not decide.
 
-The horizon is chosen by the cross-fitted long-run value (`long_run_value`) of two policies for everybody, over folds of
-participants: the long run is taken if its policy gains more than one standard error.
+The critic comes first: least squares replaces one that removes decision points if it predicts outcomes of other blocks with
+a smaller squared error, capped so that artefacts do not decide. Where most outcomes are alike, as steps are without a
+prompt, a robust critic may remove what prompts achieve.
+
+The long run is taken if an action changes later outcomes by more than two standard errors (the delayed effect in the
+linear model of outcome and next state, at the mean state). Otherwise two policies for everybody are compared, one for the
+next outcome and one for the long run. Both are learned without a fold of participants, and followed through the model that
+this fold gives, with its residuals and the same random numbers: the long run must gain more than one standard error.
 """
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +36,11 @@ from surefoot.errors import FitWarning, InputError
 from surefoot.learning.critics import Critic
 from surefoot.learning.fitted import ChosenParts, Comparison, Fitted
 from surefoot.learning.horizon import LongRun
-from surefoot.learning.horizon.long_run_value import LongRunLogs
+from surefoot.learning.horizon.horizon import Outlook
+from surefoot.learning.horizon.transitions import find_transitions
 from surefoot.learning.part import Part
+from surefoot.policies.features import critic_features
+from surefoot.policies.policies import Policies
 from surefoot.registry import Registry
 
 __all__ = ["CHOICES", "EFFECT_MODELS", "Choice", "CrossFitted", "register_choice"]
@@ -46,6 +55,15 @@ ROWS_PER_FEATURE = 10
 FOLDS = 2
 BLOCKS = 6
 """Parts of a participant's decision points, which go to the folds in turn."""
+PEOPLE_FOLDS = 4
+"""Folds of participants, each of which judges the two horizons once."""
+LANES = 100
+STEPS = 30
+"""Series that a policy is followed through, and the decision points of each."""
+CLEAR = 2.0
+"""A delayed effect of more standard errors decides for the long run."""
+PLAIN = "ridge"
+"""The critic that keeps every decision point."""
 CAP = 3.0
 """Residuals are capped at this many robust standard deviations."""
 EFFECT_MODELS: tuple[Mapping[str, Any], ...] = ({"pooling": "all"}, {"pooling": "partial"})
@@ -73,12 +91,14 @@ register_choice = CHOICES.register
 @register_choice
 @dataclass(frozen=True)
 class CrossFitted(Choice):
-    """Chooses the pooling by how well effects predict, and the horizon by the long-run value, both cross-fitted."""
+    """Chooses critic and pooling by how well effects predict, and the horizon by its policy's value, all cross-fitted."""
 
     name: ClassVar[str] = "cross-fitted"
     default: ClassVar[Mapping[str, str]] = {"pooling": "partial", "horizon": "immediate"}
     look_ahead: bool = True
     """Whether the long run is a candidate for the horizon."""
+    choose_critic: bool = True
+    """Whether least squares is a candidate for the critic."""
     max_gap: int = 1
     """Decision points this far apart still count as consecutive."""
     day_boundary: DayBoundary = None
@@ -107,43 +127,155 @@ class CrossFitted(Choice):
         with warnings.catch_warnings():
             # Each is about a part of the logs; the fit to all of them warns again.
             warnings.simplefilter("ignore", FitWarning)
-            effects = _choose_effects(logs, fit_parts)
-            horizon = self._choose_horizon(logs, critic, fit_parts)
+            plain = self._choose_critic(logs, critic, fit_parts)
+            effects = _choose_effects(logs, plain.parameters, fit_parts)
+            horizon = self._choose_horizon(logs, plain.parameters, fit_parts)
+        choices = (plain, effects, horizon)
         return ChosenParts(
-            {**effects.parameters, **horizon.parameters},
-            (*effects.reasons, *horizon.reasons),
-            (*effects.comparisons, *horizon.comparisons),
+            {**plain.parameters, **effects.parameters, **horizon.parameters},
+            tuple(reason for choice in choices for reason in choice.reasons),
+            tuple(comparison for choice in choices for comparison in choice.comparisons),
         )
 
-    def _choose_horizon(self, logs: Trajectories, critic: Critic, fit_parts: FitParts) -> ChosenParts:
-        """The long run where its policy has a higher long-run value, by more than one standard error."""
-        immediate: dict[str, Any] = {"horizon": "immediate"}
-        if not self.look_ahead:
-            return ChosenParts(immediate, ("horizon = 'immediate', because look_ahead is false.",))
-        long_run: dict[str, Any] = {"horizon": self._long_run}
-        try:
-            data = LongRunLogs.of_logs(logs, critic, max_gap=self.max_gap, day_boundary=self.day_boundary)
-            soon = data.solve(_cross_fit_policies(logs, data.following, immediate, fit_parts))
-            later = data.solve(_cross_fit_policies(logs, data.following, long_run, fit_parts))
-        except InputError as problem:
-            return ChosenParts(immediate, (f"horizon = 'immediate': the long run could not be judged, because {problem}.",))
-        people = len(soon.influence)
-        gain = later.value - soon.value
-        error = float(np.sqrt(((later.influence - soon.influence) ** 2).sum() * people / (people - 1)))
+    def _choose_critic(self, logs: Trajectories, critic: Critic, fit_parts: FitParts) -> ChosenParts:
+        """Least squares, where it predicts outcomes better from which neither learned; errors are capped."""
+        if not (self.choose_critic and critic.weighs_rows):
+            return ChosenParts({}, ())
+        everybody = EFFECT_MODELS[0]
+        rows = np.flatnonzero(logs.usable)
+        errors = []
+        for given in (everybody, {**everybody, "critic": PLAIN}):
+            effects, mean = _cross_fit_effects(logs, (given,), fit_parts)
+            errors.append(logs.outcome[rows] - mean[rows] - effects[0, rows, logs.action[rows]])
+        gain, error = compare_capped_errors(errors[0], errors[1], logs.participant_index[rows])
         comparison = Comparison(
-            simpler="horizon = 'immediate'",
-            richer="horizon = 'long-run'",
-            measure="gain in the long-run mean outcome",
+            simpler=f"critic = {critic.name!r}",
+            richer=f"critic = {PLAIN!r}",
+            measure="gain in the capped squared error, as a share",
             estimate=gain,
             standard_error=error,
             richer_taken=bool(gain > error),
         )
-        return ChosenParts(long_run if comparison.richer_taken else immediate, (explain(comparison),), (comparison,))
+        return ChosenParts({"critic": PLAIN} if comparison.richer_taken else {}, (explain(comparison),), (comparison,))
+
+    def _choose_horizon(self, logs: Trajectories, fixed: Mapping[str, Any], fit_parts: FitParts) -> ChosenParts:
+        """The long run where its policy has a higher value, by more than one standard error."""
+        immediate: dict[str, Any] = {"horizon": "immediate"}
+        if not self.look_ahead:
+            return ChosenParts(immediate, ("horizon = 'immediate', because look_ahead is false.",))
+        long_run: dict[str, Any] = {"horizon": self._long_run}
+        candidates = [{**fixed, "pooling": "all", **horizon} for horizon in (immediate, long_run)]
+        try:
+            comparisons = [_find_delayed(fit_parts(candidates[1], logs), logs.action_names)]
+            if not comparisons[0].richer_taken:
+                comparisons.append(self._compare_horizons(logs, candidates, fit_parts))
+        except InputError as problem:
+            return ChosenParts(immediate, (f"horizon = 'immediate': the long run could not be judged, because {problem}.",))
+        taken = long_run if comparisons[-1].richer_taken else immediate
+        return ChosenParts(taken, tuple(map(explain, comparisons)), tuple(comparisons))
+
+    def _compare_horizons(
+        self, logs: Trajectories, candidates: Sequence[Mapping[str, Any]], fit_parts: FitParts
+    ) -> Comparison:
+        """The gain of the long run, cross-fitted over folds of participants."""
+        fold = logs.participant_index % PEOPLE_FOLDS
+        gains = []
+        for number in range(PEOPLE_FOLDS):
+            judging = fit_parts(candidates[1], logs[fold == number])
+            world = LinearWorld.of_fit(judging, max_gap=self.max_gap, day_boundary=self.day_boundary)
+            soon, later = (world.follow(fit_parts(given, logs[fold != number]).policies) for given in candidates)
+            gains.append(later - soon)
+        gain = float(np.mean(gains))
+        error = float(np.std(gains, ddof=1) / np.sqrt(PEOPLE_FOLDS))
+        return Comparison(
+            simpler="horizon = 'immediate'",
+            richer="horizon = 'long-run'",
+            measure="gain in the mean outcome",
+            estimate=gain,
+            standard_error=error,
+            richer_taken=bool(gain > error),
+        )
 
 
-def _choose_effects(logs: Trajectories, fit_parts: FitParts) -> ChosenParts:
+@dataclass(frozen=True, eq=False)
+class LinearWorld:
+    """The linear model of outcome and next state of some people, with the residuals of their next states."""
+
+    coef: Floats
+    """C of x(s, a), (features, 1 + variables): the outcome's coefficients, then those of every next state variable."""
+    constant: Floats
+    """What nights and unavailability add on average, (1 + variables,)."""
+    states: Floats
+    """Observed states, (rows, variables), from which series begin and beyond whose range none moves."""
+    residuals: Floats
+    participant: Any
+    """An id for which policies can be asked."""
+    actions: int
+
+    @classmethod
+    def of_fit(cls, fitted: Fitted, *, max_gap: int, day_boundary: DayBoundary) -> "LinearWorld":
+        """Of a fit to everybody that looks ahead."""
+        logs = fitted.logs
+        model = cast("Outlook", fitted.outlook).model
+        features = logs.actions * (len(logs.state_names) + 1)
+        coef = np.asarray(model.coef[0, :features])
+        following = find_transitions(logs, max_gap=max_gap, day_boundary=day_boundary).following
+        known = ~np.isnan(logs.state).any(axis=1)
+        paired = [following >= 0, known, np.take(known, following), logs.available]
+        rows = logs.order[np.all(paired, axis=0)[logs.order]]
+        expected = np.asarray(critic_features(logs.state[rows], logs.action[rows], logs.actions)) @ coef[:, 1:]
+        residuals = logs.state[following[rows]] - expected
+        constant = np.asarray(model.nuisance[0] @ model.coef[0, features:])
+        return cls(coef, constant, logs.state[rows], residuals - residuals.mean(axis=0), logs.participants[0], logs.actions)
+
+    def follow(self, policies: Policies) -> float:
+        """The mean outcome under policies: the same random numbers each time."""
+        rng = np.random.default_rng(0)
+        low, high = np.quantile(self.states, (0.005, 0.995), axis=0)
+        state = self.states[rng.integers(len(self.states), size=LANES)]
+        people = np.full(LANES, self.participant)
+        total = 0.0
+        for _ in range(STEPS):
+            probabilities = policies.probabilities(people, state)
+            drawn = rng.random(LANES)[:, None] >= np.cumsum(probabilities, axis=1)[:, :-1]
+            following = np.asarray(critic_features(state, drawn.sum(axis=1), self.actions)) @ self.coef + self.constant
+            total += float(following[:, 0].mean())
+            state = np.clip(following[:, 1:] + self.residuals[rng.integers(len(self.residuals), size=LANES)], low, high)
+        return total / STEPS
+
+
+def _find_delayed(fitted: Fitted, action_names: Sequence[str]) -> Comparison:
+    """The delayed effect of the action for which it is clearest, at the mean state."""
+    outlook = cast("Outlook", fitted.outlook)
+    view = outlook.pool()
+    effects = [view.consequence(action).delayed for action in range(1, len(action_names))]
+    ratios = [abs(effect.value) / effect.standard_error if effect.standard_error > 0 else 0.0 for effect in effects]
+    clearest = int(np.argmax(ratios))
+    return Comparison(
+        simpler="horizon = 'immediate'",
+        richer="horizon = 'long-run'",
+        measure=f"delayed effect of '{action_names[clearest + 1]}'",
+        estimate=effects[clearest].value,
+        standard_error=effects[clearest].standard_error,
+        richer_taken=ratios[clearest] > CLEAR,
+    )
+
+
+def _choose_effects(logs: Trajectories, fixed: Mapping[str, Any], fit_parts: FitParts) -> ChosenParts:
     """The richest of `EFFECT_MODELS` of which every step predicts what the one before it misses."""
-    effects, mean = _cross_fit_effects(logs, fit_parts)
+
+    def fit_fixed(parameters: Mapping[str, Any], chosen_logs: Trajectories) -> Fitted:
+        return fit_parts({**fixed, **parameters}, chosen_logs)
+
+    comparisons = _compare_in_turn(logs, EFFECT_MODELS, fit_fixed)
+    steps = [number for number, comparison in enumerate(comparisons, start=1) if comparison.richer_taken]
+    taken = EFFECT_MODELS[steps[-1] if steps else 0]
+    return ChosenParts(taken, tuple(map(explain, comparisons)), tuple(comparisons))
+
+
+def _compare_in_turn(logs: Trajectories, models: Sequence[Mapping[str, Any]], fit_parts: FitParts) -> list[Comparison]:
+    """Each model compared with the last one that was taken before it."""
+    effects, mean = _cross_fit_effects(logs, models, fit_parts)
     rows = np.flatnonzero(logs.usable)
     probabilities = spread_probabilities(logs, rows)
     surprise = np.eye(logs.actions)[logs.action[rows]] - probabilities
@@ -152,15 +284,15 @@ def _choose_effects(logs: Trajectories, fit_parts: FitParts) -> ChosenParts:
     cap = CAP * 1.4826 * np.median(np.abs(residuals - predicted[-1]))
     taken = 0
     comparisons = []
-    for richer in range(1, len(EFFECT_MODELS)):
+    for richer in range(1, len(models)):
         slope, error = estimate_slope(
             np.clip(residuals - predicted[taken], -cap, cap),
             predicted[richer] - predicted[taken],
             logs.participant_index[rows],
         )
         comparison = Comparison(
-            simpler=describe_parameters(EFFECT_MODELS[taken]),
-            richer=describe_parameters(EFFECT_MODELS[richer]),
+            simpler=describe_parameters(models[taken]),
+            richer=describe_parameters(models[richer]),
             measure="slope of outcomes on the effects that it adds",
             estimate=slope,
             standard_error=error,
@@ -168,38 +300,26 @@ def _choose_effects(logs: Trajectories, fit_parts: FitParts) -> ChosenParts:
         )
         comparisons.append(comparison)
         taken = richer if comparison.richer_taken else taken
-    return ChosenParts(EFFECT_MODELS[taken], tuple(map(explain, comparisons)), tuple(comparisons))
+    return comparisons
 
 
-def _cross_fit_effects(logs: Trajectories, fit_parts: FitParts) -> tuple[Floats, Floats]:
-    """Effects of every candidate at every row, (candidates, rows, actions), and the last one's outcome without an action."""
-    effects = np.zeros((len(EFFECT_MODELS), len(logs), logs.actions))
+def _cross_fit_effects(
+    logs: Trajectories, models: Sequence[Mapping[str, Any]], fit_parts: FitParts
+) -> tuple[Floats, Floats]:
+    """Effects of every model at every row, (models, rows, actions), and the last one's outcome without an action."""
+    effects = np.zeros((len(models), len(logs), logs.actions))
     baseline = np.zeros(len(logs))
     fold = cut_into_folds(logs)
     design = np.column_stack([np.ones(len(logs)), logs.state])
     for number in range(FOLDS):
         held_out = fold == number
         hidden = logs.with_values(outcome=np.where(held_out, np.nan, logs.outcome))
-        for position, parameters in enumerate(EFFECT_MODELS):
+        for position, parameters in enumerate(models):
             blocks = fit_parts(parameters, hidden).row_coef[held_out].reshape(-1, logs.actions, design.shape[1])
             expected = np.einsum("rk,rak->ra", design[held_out], blocks)
             effects[position, held_out, 1:] = expected[:, 1:]
             baseline[held_out] = expected[:, 0]
     return effects, baseline
-
-
-def _cross_fit_policies(
-    logs: Trajectories, rows: NDArray[np.int64], parameters: Mapping[str, Any], fit_parts: FitParts
-) -> Floats:
-    """Probabilities of the actions at these rows, (rows, actions), by a policy learned from the other fold's people."""
-    fold = logs.participant_index % FOLDS
-    probabilities = np.empty((len(rows), logs.actions))
-    for number in range(FOLDS):
-        policies = fit_parts({**parameters, "pooling": "all"}, logs[fold != number]).policies
-        judged = fold[rows] == number
-        states = np.nan_to_num(logs.state[rows[judged]])
-        probabilities[judged] = policies.probabilities(logs.participant[rows[judged]], states)
-    return probabilities
 
 
 def describe_parameters(parameters: Mapping[str, Any]) -> str:
@@ -254,6 +374,28 @@ def estimate_slope(residuals: Floats, added: Floats, participant: NDArray[np.int
     people = len(np.unique(participant))
     scores = np.bincount(participant, added * (residuals - slope * added))
     return slope, float(np.sqrt((scores**2).sum() * people / (people - 1))) / squares
+
+
+def compare_capped_errors(before: Floats, after: Floats, participant: NDArray[np.int64]) -> tuple[float, float]:
+    """The share by which the mean of min(e², c²) falls, and its standard error over people.
+
+    c is `CAP` times a scale of `after` that a fifth of wild errors does not move: their 80 % quantile, as a standard
+    deviation.
+
+    >>> errors = np.array([2.0, 2.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0, 1.0])
+    >>> np.round(compare_capped_errors(*errors, np.array([0, 0, 1, 1])), 2)
+    array([0.6 , 0.24])
+    """
+    cap = CAP * float(np.quantile(np.abs(after), 0.8)) / 1.2816
+    losses = np.minimum(np.stack([before, after]) ** 2, cap**2)
+    mean = float(losses[0].mean())
+    if mean == 0:
+        return 0.0, 0.0
+    gain = float((losses[0] - losses[1]).mean()) / mean
+    people = len(np.unique(participant))
+    scores = np.bincount(participant, losses[0] - losses[1] - gain * losses[0])
+    error = float(np.sqrt((scores**2).sum() * people / (people - 1))) / (len(before) * mean)
+    return gain, error
 
 
 def explain(comparison: Comparison) -> str:
