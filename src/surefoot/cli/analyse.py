@@ -150,6 +150,8 @@ EFFECTS_EXAMPLES = """**Examples**
     surefoot effects logs.csv --formula "steps ~ prompt * (weekend + C(location))"
 
     surefoot effects logs.csv --lag 0 --lag 1 --future none --json
+
+    surefoot effects logs.csv --select-moderators weekend,location,day,steps_before
 """
 
 
@@ -165,6 +167,10 @@ def effects(
     ] = None,
     moderators: Annotated[
         str | None, typer.Option(help="State variables by which the effect may differ, separated by commas.")
+    ] = None,
+    select_moderators: Annotated[
+        str | None,
+        typer.Option(help="Candidates among which half of the participants choose moderators, separated by commas."),
     ] = None,
     controls: Annotated[
         str | None, typer.Option(help="State variables that explain the outcome, separated by commas.")
@@ -204,6 +210,7 @@ def effects(
     options |= {
         "formula": formula,
         "moderators": application.split_names(moderators),
+        "select": application.split_names(select_moderators),
         "controls": application.split_names(controls),
         "numerator": numerator,
         "learner": learner,

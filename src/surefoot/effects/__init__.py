@@ -1,6 +1,7 @@
 """Causal excursion effects: did the prompt help, on average, and for whom?"""
 
 from surefoot.effects.estimators import ESTIMATORS
+from surefoot.effects.moderator_selection import ModeratorSelection, select_moderators
 from surefoot.effects.report import EffectsReport, Words, analyse
 from surefoot.effects.result import EffectResult, dcee, emee, emee2, excursion_effect, wcls
 from surefoot.effects.study_effects import analyse_study
@@ -10,6 +11,7 @@ __all__ = [
     "ESTIMATORS",
     "EffectResult",
     "EffectsReport",
+    "ModeratorSelection",
     "PolicyUpdate",
     "UpdateHistory",
     "Words",
@@ -19,6 +21,7 @@ __all__ = [
     "emee",
     "emee2",
     "excursion_effect",
+    "select_moderators",
     "update_by_differences",
     "wcls",
 ]

@@ -16,6 +16,7 @@ from surefoot.effects.contrasts import ContrastResults, JointTest, SimultaneousC
 from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly, make_mean, solve
 from surefoot.effects.formulas import INTERCEPT, parse_terms
 from surefoot.effects.groups import HEADERS, GroupSummary, describe_groups
+from surefoot.effects.moderator_selection import ModeratorSelection
 from surefoot.effects.result import (
     EffectResult,
     Options,
@@ -205,6 +206,8 @@ class EffectsReport(ShownResult):
     """Why the report cannot use the valid ones; empty where it does."""
     groups: tuple[GroupSummary, ...] = ()
     """Prompts, outcomes, missing values and effects of the groups in `[groups]`."""
+    selection: ModeratorSelection | None = None
+    """Moderators that half of the participants chose among candidates; None where the study names no candidates."""
 
     def _overview(self) -> Overview:
         sample = f"{self.quality.people_counted:,} people, {self.quality.counted:,} decision points"
@@ -258,6 +261,7 @@ class EffectsReport(ShownResult):
             "other_treatment_of_missing": self.other_missing,
             "sensitivity": self.sensitivity,
             "quality": self.quality,
+            "moderator_selection": None if self.selection is None else self.selection.to_dict(),
             "groups": [{**to_plain(group), "small": group.is_small} for group in self.groups],
             "sentences": self.sentences,
             "notes": self.notes,
@@ -316,6 +320,10 @@ class EffectsReport(ShownResult):
             charts.append(
                 (line, "A straight line with its pointwise 95 % band; a trend of another shape would look otherwise.")
             )
+        if self.selection is not None:
+            description = f"Change of the effect with {len(self.selection.rows)} candidates; chosen: {self.selection.chosen}"
+            figure = inline_svg(self.selection.plot(ax=new_page_figure()), description)
+            charts.append((figure, "Simultaneous 95 % intervals: all of one colour hold together."))
         return render(
             "effects.html",
             title=title,

@@ -16,6 +16,7 @@ from surefoot.effects.analysis import OUTCOME_MISSING, Analysis, Floats
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.formulas import list_variables, read_formula
 from surefoot.effects.groups import GroupSummary, summarise_groups
+from surefoot.effects.moderator_selection import select_moderators
 from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Words, adjust_rows, analyse, list_rows
 from surefoot.effects.result import EffectResult, Options, fit_analysis
 from surefoot.effects.standard_errors import ErrorChoice, choose_errors
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from surefoot.data.trajectories import Trajectories
+    from surefoot.effects.moderator_selection import ModeratorSelection
     from surefoot.study import Study, StudyLogs
     from surefoot.study.trial_section import EffectsSection
 
@@ -96,7 +98,30 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         error_sentences=choice.sentences,
         error_warning=choice.warning,
         groups=_analyse_groups(study, settings, checked, path, frame, options, choice),
+        selection=_select_moderators(study, settings, frame, options, read),
     )
+
+
+def _select_moderators(
+    study: Study, settings: EffectsSection, frame: Any, options: Options, read: StudyLogs
+) -> ModeratorSelection | None:
+    """The choice among the candidates of the study at the first lag; None where it names none."""
+    if not settings.select:
+        return None
+    numerator = None if isinstance(settings.numerator, str) else settings.numerator
+    average = Options(**{**options, "moderators": (), "numerator": numerator, "lag": settings.lags[0]})
+    average["missing"] = "complete"
+    try:
+        return select_moderators(
+            frame,
+            expand_terms(study, settings.select),
+            estimator=settings.estimator,
+            division_seed=settings.select_seed,
+            name_row=lambda row: f"row {read.row[row]}",
+            **average,
+        )
+    except InputError as error:
+        raise InputError(f"effects.select: {error}") from error
 
 
 def _analyse_groups(

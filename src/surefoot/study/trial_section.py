@@ -51,6 +51,10 @@ class EffectsSection(Section):
     """`outcome ~ treatment * (moderators) + controls`, in place of these three keys: "steps ~ prompt * C(location)"."""
     moderators: Words = ()
     """State variables by which the effect may differ."""
+    select: Words = ()
+    """Candidates among which half of the participants choose moderators; the other half estimates their effects."""
+    select_seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of that division of the participants."""
     controls: Words = ()
     """State variables that explain the outcome, for smaller standard errors."""
     learner: Literal["forest", "boosting"] = "forest"
