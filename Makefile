@@ -4,7 +4,7 @@ VENV := .venv
 STUDY ?= study.toml
 BIN := $(VENV)/bin
 
-.PHONY: help run demo test kernels lint format typescript serve trial bench mutants docs wheel dist sbom clean lock
+.PHONY: help run demo test kernels lint format typescript serve trial bench league mutants docs wheel dist sbom clean lock
 
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ trial: $(VENV)/dev.stamp  ## Run a whole simulated trial against a live server
 bench: .venv-bench/stamp  ## Measure the package beside its alternatives, in one run
 	.venv-bench/bin/python benchmarks/service.py
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-bench/bin/python -m benchmarks
+
+league: .venv-bench/stamp  ## Go on with the league of methods and published algorithms (hours), and write its table
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-bench/bin/python -W ignore -m benchmarks.league
 
 mutants: $(VENV)/dev.stamp  ## Break the code on purpose and count what no test notices (420 drawn at random: half an hour)
 	$(BIN)/python -m pip install --quiet 'mutmut>=3.8,<3.9'
