@@ -16,6 +16,8 @@ from sqlalchemy.engine import make_url
 
 from surefoot.service import access
 from surefoot.service.database import databases, postgresql
+from surefoot.service.database.ledger import insert_decisions
+from surefoot.service.trial import decisions
 from surefoot.service.trial.trial import open_trial
 from tests.service.support.client import request
 from tests.service.support.postgres import free_port
@@ -47,7 +49,7 @@ def ask(site, path, key="", body=None):
             return error.code
 
 
-def test_decisions_go_on_after_a_connection_was_lost_in_the_middle_of_one(study, proxy):
+def test_decisions_go_on_after_a_connection_was_lost_in_the_middle_of_one(study, proxy, monkeypatch):
     trial = open_trial(study, proxy.url)
     key = access.create_key(trial.database, "app")
     with running(trial) as site:
@@ -56,13 +58,14 @@ def test_decisions_go_on_after_a_connection_was_lost_in_the_middle_of_one(study,
         assert ask(site, "/readyz") == 200
         lock = threading.Event()
 
-        @sa.event.listens_for(trial.database.engine, "before_cursor_execute")
-        def lose_connection(connection, cursor, statement, *_):
+        def lose_connection(connection, rows):
             # With the ledger's lock in hand: the server keeps it for as long as it believes in the connection.
-            if statement.startswith("INSERT INTO decisions") and not lock.is_set():
+            if not lock.is_set():
                 lock.set()
                 proxy.go_silent()
+            insert_decisions(connection, rows)
 
+        monkeypatch.setattr(decisions, "insert_decisions", lose_connection)
         began = time.monotonic()
         assert ask(site, "/api/v1/decisions", key, request(index=1)) == 503
         assert lock.is_set()

@@ -226,7 +226,7 @@ def test_what_staff_did_through_another_worker_counts_at_once(workers):
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-@pytest.mark.parametrize("step", ["read_points", "record"])
+@pytest.mark.parametrize("step", ["read_points", "insert_decisions"])
 def test_a_connection_that_ends_in_the_middle_of_a_decision_is_503(client, monkeypatch, step):
     client.register("p1")
     original = getattr(decisions_module, step)

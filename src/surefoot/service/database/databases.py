@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from surefoot.errors import InputError
+from surefoot.service.database.direct import execute_text
 from surefoot.service.database.ledger import CHAIN, LOCK_LEDGER, PENDING, chain, write_pending
 from surefoot.service.database.pool import ClosingPool
 
@@ -81,6 +82,11 @@ class Database:
     def is_sqlite(self) -> bool:
         return self.engine.dialect.name == "sqlite"
 
+    @cached_property
+    def _locking_engine(self) -> sa.Engine:
+        """One message to the server begins a transaction and locks the ledger."""
+        return self.engine.execution_options(begin=f"{READ_COMMITTED}; {LOCK_LEDGER}")
+
     @contextmanager
     def autocommit(self, within: sa.Connection | None = None) -> Iterator[sa.Connection]:
         """For single statements that only read: no transaction around them.
@@ -113,10 +119,7 @@ class Database:
         transactions always are.
         """
         self._check_file()
-        engine = self.engine
-        if alone and not self.is_sqlite:
-            # One message to the server for both statements.
-            engine = engine.execution_options(begin=f"{READ_COMMITTED}; {LOCK_LEDGER}")
+        engine = self._locking_engine if alone and not self.is_sqlite else self.engine
         # SQLite has one writer at a time and lets the others poll; threads of one process wait in line instead.
         with self._take_turn() if self.is_sqlite else nullcontext(), engine.begin() as connection:
             connection.info.pop(PENDING, None)
@@ -153,7 +156,12 @@ def connect(url: str | None = None, *, create: bool = True) -> Database:
         path = _open_file(parsed.database, create)
         # Each thread of the server may wait for its turn with a connection in hand.
         engine = sa.create_engine(
-            parsed, poolclass=ClosingPool, pool_size=CONNECTIONS, max_overflow=40, hide_parameters=True
+            parsed,
+            poolclass=ClosingPool,
+            pool_size=CONNECTIONS,
+            max_overflow=40,
+            hide_parameters=True,
+            paramstyle="named",  # as direct statements give their parameters
         )
         # A transaction that reads first and writes later cannot wait for another writer: writers say so at once.
         _listen(engine, IMMEDIATELY)
@@ -222,7 +230,7 @@ def _listen(engine: sa.Engine, default: str) -> None:
         if statement == IMMEDIATELY:
             _wait_to_write(connection)
         elif statement:
-            connection.exec_driver_sql(statement)
+            execute_text(connection, statement)
 
 
 def _wait_to_write(connection: sa.Connection) -> None:

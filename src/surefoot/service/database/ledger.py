@@ -22,7 +22,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from surefoot.service.database import schema
-from surefoot.service.database.clock import Instant, now, to_microseconds
+from surefoot.service.database.clock import now, to_microseconds
+from surefoot.service.database.direct import DirectStatement
 from surefoot.service.database.schema import ledger, list_erasable
 
 SALT_BYTES = 16
@@ -42,15 +43,23 @@ _HASHES = {
     "postgresql": "sha256(coalesce(last.hash, :beginning) || :digest)",
     "sqlite": f"{CHAIN}(coalesce(last.hash, :beginning), :digest)",
 }
-CHAIN_BLOCK = {
-    dialect: sa.text(
-        "INSERT INTO ledger (position, recorded_at, entries, hash) "  # noqa: S608 - our own words
-        f"SELECT coalesce(last.position, 0) + 1, :recorded_at, :entries, {chained} FROM (SELECT 1) AS always "
-        "LEFT JOIN (SELECT position, hash FROM ledger ORDER BY position DESC LIMIT 1) AS last ON true"
-    ).bindparams(sa.bindparam("recorded_at", type_=Instant))
+_BLOCKS = {
+    dialect: "INSERT INTO ledger (position, recorded_at, entries, hash) "  # noqa: S608 - our own words
+    f"SELECT coalesce(last.position, 0) + 1, :recorded_at, :entries, {chained} FROM (SELECT 1) AS always "
+    "LEFT JOIN (SELECT position, hash FROM ledger ORDER BY position DESC LIMIT 1) AS last ON true"
     for dialect, chained in _HASHES.items()
 }
+CHAIN_BLOCK = DirectStatement({dialect: sa.text(block) for dialect, block in _BLOCKS.items()})
 """Read the last block and add the next one in one statement."""
+_COLUMNS = ", ".join(schema.decisions.c.keys())
+_ADDED = (
+    f"INSERT INTO decisions ({_COLUMNS}) "  # noqa: S608 - our own words
+    f"SELECT {_COLUMNS} FROM json_populate_recordset(CAST(NULL AS decisions), CAST(:rows AS json))"
+)
+CHAIN_DECISIONS = DirectStatement({"postgresql": sa.text(f"WITH added AS ({_ADDED}) {_BLOCKS['postgresql']}")})
+"""The same with the decisions of the block, however many."""
+INSERT_DECISIONS = sa.insert(schema.decisions)
+"""Made once, so that every execution finds its compiled form."""
 
 
 @dataclass(frozen=True)
@@ -273,6 +282,23 @@ def insert_new_recorded(connection: sa.Connection, kind: str, rows: list[dict[st
     record(connection, kind, [{**by[new.known_by], evidence.key[0]: new.row_key} for new in added])
 
 
+def insert_decisions(connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
+    """Insert decisions with their block, in a transaction that has locked the ledger; PostgreSQL does both at once."""
+    block = _make_block([make_entry("decision", row) for row in rows])
+    if connection.dialect.name == "postgresql":
+        text = json.dumps(rows, default=_to_postgresql, ensure_ascii=False)
+        CHAIN_DECISIONS.execute(connection, {**block, "rows": text})
+    else:
+        # The driver takes a shorter way for a row than for a list of one.
+        connection.execute(INSERT_DECISIONS, rows if len(rows) > 1 else rows[0])
+        CHAIN_BLOCK.execute(connection, block)
+
+
+def _to_postgresql(value: Any) -> Any:
+    """A value that JSON does not know, as PostgreSQL reads it."""
+    return f"\\x{value.hex()}" if isinstance(value, bytes) else to_microseconds(value)
+
+
 def write_pending(connection: sa.Connection, *, locked: bool) -> None:
     """Add a block of everything that this transaction recorded, at its end, so that others wait for the commit only."""
     entries = connection.info.pop(PENDING, None)
@@ -280,11 +306,15 @@ def write_pending(connection: sa.Connection, *, locked: bool) -> None:
         return
     if not locked:
         connection.exec_driver_sql(LOCK_LEDGER)
+    CHAIN_BLOCK.execute(connection, _make_block(entries))
+
+
+def _make_block(entries: list[list[Any]]) -> dict[str, Any]:
+    """The parameters of `CHAIN_BLOCK`."""
     moment = now()
     text = json.dumps(entries, separators=(",", ":"))
-    digest = digest_block(moment, text)
-    block = {"recorded_at": moment, "entries": text, "digest": digest, "beginning": BEGINNING}
-    connection.execute(CHAIN_BLOCK[connection.dialect.name], block)
+    block = {"recorded_at": to_microseconds(moment), "entries": text}
+    return {**block, "digest": digest_block(moment, text), "beginning": BEGINNING}
 
 
 def digest_block(moment: datetime, entries: str) -> bytes:

@@ -22,7 +22,8 @@ from sqlalchemy.dialects import postgresql
 from surefoot.data.column_kinds import LARGEST_PLAUSIBLE
 from surefoot.service.database import schema
 from surefoot.service.database.clock import now
-from surefoot.service.database.ledger import SALT_BYTES, insert_new_recorded, record
+from surefoot.service.database.direct import DirectStatement
+from surefoot.service.database.ledger import SALT_BYTES, insert_decisions, insert_new_recorded
 from surefoot.service.database.schema import activations, decisions, outcomes, participant_events, participants
 from surefoot.service.trial.alerts import count_alert
 from surefoot.service.trial.api_models import ApiError, DecisionRequest, Outcome
@@ -45,8 +46,6 @@ AGREES = 1e-6
 LARGEST_STEP = 10_000
 """How far a decision_idx may be from the last: one near the largest number would leave none for later decision points."""
 MINUTE = timedelta(minutes=1)
-INSERT = sa.insert(decisions)
-"""Made once, so that every execution finds its compiled form."""
 
 
 def decide(trial: Trial, request: DecisionRequest) -> str:
@@ -79,14 +78,11 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
         derived = [derive_now(trial.study, connection, *point, request.timestamp) for point, request in accepted.items()]
         observations = contexts_to_states(trial.study, [request.context for request in accepted.values()], derived)
         live = trial.read_live(find_live(known), connection)
-        new = {}
+        new: dict[Point, dict[str, Any]] = {}
         for (point, request), observation in zip(accepted.items(), observations, strict=True):
             new[point] = _draw(trial, request, standings[request.participant_id], observation, live, received)
-        rows = list(new.values())
-        if rows:
-            # The drivers take a shorter way for a row than for a list of one.
-            connection.execute(INSERT, rows if len(rows) > 1 else rows[0])
-            record(connection, "decision", rows)
+        if new:
+            insert_decisions(connection, list(new.values()))
     return [
         refused.get(number) or _repeat_reply(request, new.get(point, known[point]))
         for number, (request, point) in enumerate(zip(requests, points, strict=True))
@@ -100,7 +96,7 @@ def _draw(
     observation: Observation,
     live: LivePolicy | None,
     received: datetime,
-) -> Row:
+) -> dict[str, Any]:
     moment = Clocks(request.timestamp, received)
     stop = standing.find_stop(trial.settings, moment) if request.availability else None
     jump = find_clock_jump(standing.latest, moment)
@@ -283,8 +279,7 @@ def read_points(connection: sa.Connection, points: Collection[Point]) -> dict[Po
         given: dict[str, Any] = {"ids": [point[0] for point in ordered], "indices": [point[1] for point in ordered]}
     else:
         given = {"points": json.dumps(ordered)}
-    rows = connection.execute(QUERIES[connection.dialect.name], given).mappings()
-    return {(row["participant_id"], row["decision_idx"]): row for row in rows}
+    return {(row["participant_id"], row["decision_idx"]): row for row in READ_POINTS.execute(connection, given)}
 
 
 def _unpack_for_sqlite() -> tuple[Any, Any, Any]:
@@ -329,8 +324,9 @@ def _make_query(points: Any, participant: Any, index: Any) -> sa.Select[Any]:
     ).select_from(points.outerjoin(participants, participants.c.id == participant).outerjoin(stored, same_point))
 
 
-QUERIES = {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_query(*_unpack_for_postgresql())}
-"""Made once, so that every execution finds its compiled form."""
+READ_POINTS = DirectStatement(
+    {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_query(*_unpack_for_postgresql())}
+)
 
 
 def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, Any]]:

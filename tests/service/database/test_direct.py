@@ -1,0 +1,84 @@
+"""Statements that go straight to the driver give what SQLAlchemy's own way gives: rows, types and errors."""
+
+import uuid
+
+import pytest
+import sqlalchemy as sa
+
+from surefoot.service.database.direct import DirectStatement, execute_text
+from surefoot.service.database.ledger import insert_decisions
+from surefoot.service.database.schema import decisions
+from surefoot.service.operations.verification import verify
+from surefoot.service.trial.api_models import DecisionRequest
+from surefoot.service.trial.decisions import READ_POINTS, decide_batch, read_points
+from surefoot.service.trial.participants import register_participant
+from tests.service.support.client import request
+
+AWKWARD = ["quote ' \" backslash \\ \\u0041 percent %(id)s :id", "ünï 漢 😀 \u2028", "\t\n{}[]"]
+
+
+@pytest.fixture
+def decided(trial):
+    """A trial with a decision of two participants each; a third has none."""
+    for participant in ("p1", "p2", "p3"):
+        register_participant(trial.database, participant)
+    decide_batch(trial, [DecisionRequest(**request(participant, 0)) for participant in ("p1", "p2")])
+    return trial
+
+
+def test_rows_equal_those_of_sqlalchemy(decided):
+    points = [("p1", 0), ("p1", 1), ("p2", 0), ("p3", 0), ("nobody", 5)]
+    with decided.database.autocommit() as connection:
+        direct = read_points(connection, points)
+        if connection.dialect.name == "postgresql":
+            given = {"ids": [person for person, _ in points], "indices": [index for _, index in points]}
+        else:
+            given = {"points": '[["p1",0],["p1",1],["p2",0],["p3",0],["nobody",5]]'}
+        rows = connection.execute(READ_POINTS.statements[connection.dialect.name], given).mappings().all()
+    assert list(direct.values()) == [dict(row) for row in rows]
+    kinds = [[type(value) for value in row.values()] for row in direct.values()]
+    assert kinds == [[type(value) for value in row.values()] for row in rows]
+    assert direct["p1", 0]["reply"] is not None
+    assert direct["nobody", 5]["known"] is None
+
+
+@pytest.mark.parametrize("size", [1, 2, 40])
+def test_decisions_are_stored_as_they_are(decided, size):
+    """Text, moments, bytes and numbers come back equal, whatever way they took to the database."""
+    with decided.database.autocommit() as connection:
+        stored = dict(connection.execute(sa.select(decisions)).mappings().first())
+    numbers = [0.1 + 0.2, 5e-324, 1 / 3, 2**-53, 0.0, 1.0, 1 - 2**-53]
+    rows = []
+    for index, number, text in zip(range(size), 10 * numbers, 20 * AWKWARD, strict=False):
+        unique = {"id": uuid.uuid4().hex, "decision_idx": index + 1, "salt": bytes(range(index, index + 16))}
+        rows.append({**stored, **unique, "uniform": number, "availability_reasons": text, "context": text, "reply": text})
+    with decided.database.transaction(alone=True) as connection:
+        insert_decisions(connection, rows)
+    query = sa.select(decisions).where(decisions.c.decision_idx > 0).order_by(decisions.c.decision_idx)
+    with decided.database.autocommit() as connection:
+        assert [dict(row) for row in connection.execute(query).mappings()] == rows
+    assert verify(decided.database).discrepancies == [], "the chain holds them"
+
+
+def test_a_refused_decision_leaves_neither_a_row_nor_a_block(decided):
+    with decided.database.autocommit() as connection:
+        stored = dict(connection.execute(sa.select(decisions)).mappings().first())
+        blocks = connection.scalar(sa.text("SELECT count(*) FROM ledger"))
+    twice = [{**stored, "id": uuid.uuid4().hex, "decision_idx": index} for index in (7, 7)]
+    with pytest.raises(sa.exc.IntegrityError), decided.database.transaction(alone=True) as connection:
+        insert_decisions(connection, twice)
+    with decided.database.autocommit() as connection:
+        assert connection.scalar(sa.text("SELECT count(*) FROM decisions")) == 2
+        assert connection.scalar(sa.text("SELECT count(*) FROM ledger")) == blocks
+
+
+def test_errors_are_sqlalchemys_and_tell_no_values(decided):
+    statement = sa.text("SELECT * FROM nowhere WHERE id = :id")
+    direct = DirectStatement({"sqlite": statement, "postgresql": statement})
+    with decided.database.autocommit() as connection:
+        with pytest.raises(sa.exc.DBAPIError) as caught:
+            direct.execute(connection, {"id": "a participant"})
+        with pytest.raises(type(caught.value)):
+            connection.execute(statement, {"id": "a participant"})
+        assert "a participant" not in str(caught.value)
+        assert execute_text(connection, "SELECT 1").fetchall() == [(1,)]
