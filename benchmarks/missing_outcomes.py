@@ -22,6 +22,7 @@ must cross zero at a shift of −1.
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ import pyarrow as pa
 from scipy.special import expit
 
 from surefoot.effects.analysis import Analysis
+from surefoot.effects.missing_sensitivity import list_curves
 from surefoot.effects.result import fit_analysis
 
 FILE = Path(__file__).with_suffix(".jsonl")
@@ -114,6 +116,22 @@ def run_coverage(scene, seed):
     return record
 
 
+def run_shift(seed):
+    """The shift at which the effect is 0, its interval, and the effect where unseen outcomes are as low as they are."""
+    analysis = Analysis(**COLUMNS, controls=["x"], missing="imputed", seed=seed)
+    curve = list_curves(fit_analysis(simulate_shift(seed), analysis, check_draws=False))[0]
+    low, high = curve.crossing_interval
+    effect = float(np.interp(SHIFT, curve.shifts, curve.effect))
+    return {"scene": "shift", "seed": seed, "crossing": curve.crossing, "low": low, "high": high, "effect": effect}
+
+
+RUNS = {
+    "continuous": partial(run_coverage, "continuous"),
+    "binary": partial(run_coverage, "binary"),
+    "shift": run_shift,
+}
+
+
 def read_records():
     lines = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
     return [json.loads(line) for line in lines]
@@ -124,9 +142,9 @@ def run(replicates):
     finished = {(record["scene"], record["seed"]) for record in read_records()}
     with FILE.open("a", encoding="utf-8") as file:
         for seed in range(replicates):
-            for scene in SCENES:
+            for scene, simulate in RUNS.items():
                 if (scene, seed) not in finished:
-                    file.write(json.dumps(run_coverage(scene, seed)) + "\n")
+                    file.write(json.dumps(simulate(seed)) + "\n")
                     file.flush()
 
 
@@ -143,6 +161,20 @@ def write_coverage(records):
     return "\n".join(lines)
 
 
+def write_shifts(records):
+    chosen = [record for record in records if record["scene"] == "shift"]
+    covered = np.mean([record["low"] <= SHIFT <= record["high"] for record in chosen])
+    median = np.median([np.nan_to_num(record["crossing"] or np.inf) for record in chosen])
+    effect = np.mean([record["effect"] for record in chosen])
+    lines = [
+        "| data sets | true shift | median crossing | mean effect at the true shift | coverage |",
+        "|--:|--:|--:|--:|--:|",
+    ]
+    numbers = f"{len(chosen)} | {SHIFT:g} | {median:.2f} | {effect:+.3f}".replace("-", "−")
+    return "\n".join([*lines, f"| {numbers} | {100 * covered:.1f} % |"])
+
+
 if __name__ == "__main__":
     run(int(sys.argv[1]))
     print(write_coverage(read_records()))
+    print(write_shifts(read_records()))

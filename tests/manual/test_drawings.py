@@ -54,6 +54,6 @@ def test_the_gallery_shows_the_figures_under_their_commands(monkeypatch):
     page = gallery.write_page(chosen)
     for command in chosen:
         assert f'```sh\n{command}\n```\n\n<div class="gallery">\n<figure' in page
-    assert page.count("<figure") == 3
+    assert page.count("<figure") == 5
     assert "var(--blue)" in page
     assert all((drawings.ROOT / "docs" / file).exists() for file in re.findall(r"!\[.*?\]\((.*?)\)", page))

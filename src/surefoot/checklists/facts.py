@@ -16,6 +16,7 @@ from surefoot.checklists.checklist import Fact, Facts, merge_facts
 from surefoot.data.log_columns import Problems
 from surefoot.data.log_table import list_files
 from surefoot.effects.estimators import ESTIMATORS
+from surefoot.effects.missing_outcomes import MISSING_METHODS
 from surefoot.effects.report import EffectRow, EffectsReport
 from surefoot.effects.study_effects import analyse_study, read_section
 from surefoot.errors import InputError
@@ -380,7 +381,11 @@ def collect_effect_facts(study: Study, path: Path, name: str) -> Facts:
     rows = {
         "effects": [row for row in report.table if row.analysis == primary],
         "secondary": [row for row in report.table if row.analysis != primary],
-        "sensitivity": [*report.sensitivity, *report.other_missing],
+        "sensitivity": [
+            *report.sensitivity,
+            *report.other_missing,
+            *(() if report.missing is None else report.missing.rows),
+        ],
     }
     facts = {topic: [Fact(_describe_row(row), command) for row in listed] for topic, listed in rows.items()}
     facts["effects"] += [Fact(sentence, command) for sentence in (*report.sentences[:1], *report.notes)]
@@ -425,6 +430,17 @@ def _count_left_out(report: EffectsReport, command: str) -> Iterator[Fact]:
         missing = quality.missing.happened[action]
         share = format_percent(missing / rows) if rows else "–"
         yield Fact(f"Outcome missing after {action}: {missing:,} of {rows:,} decision points ({share}).", command)
+    analysis = report.main.points.analysis
+    if analysis.outcome in analysis.defined_missing:
+        value = analysis.defined_missing[analysis.outcome]
+        yield Fact(f"The study defines a missing outcome as {value:g} ([effects] missing_as).", command)
+    else:
+        method = MISSING_METHODS[analysis.missing]
+        yield Fact(
+            f"Primary analysis of missing outcomes: {method.label}, [effects] missing = '{analysis.missing}'.", command
+        )
+    if report.missing is not None:
+        yield from (Fact(sentence, command) for sentence in report.missing.lines())
 
 
 # Files together.

@@ -152,6 +152,8 @@ EFFECTS_EXAMPLES = """**Examples**
     surefoot effects logs.csv --lag 0 --lag 1 --future none --json
 
     surefoot effects logs.csv --select-moderators weekend,location,day,steps_before
+
+    surefoot effects logs.csv --missing imputed --html effects.html
 """
 
 
@@ -186,6 +188,9 @@ def effects(
     ] = None,
     future: Annotated[str | None, typer.Option(help="Treatment during the lag: `observed` or `none`.")] = None,
     missing_as: Annotated[str | None, typer.Option(help="Value of a missing outcome, such as 0 or steps=0,x=1.")] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="Primary analysis of missing outcomes: `complete`, `weighted` or `imputed`.")
+    ] = None,
     at: Annotated[
         list[str] | None, typer.Option(help='Values of the moderators, such as "home=1, day=0"; may be repeated.')
     ] = None,
@@ -214,6 +219,7 @@ def effects(
         "controls": application.split_names(controls),
         "numerator": numerator,
         "learner": learner,
+        "missing": missing,
     }
     if numerator is not None:
         with suppress(ValueError):

@@ -166,6 +166,7 @@ class _Chains:
         squares = self.of_people[:, :, None] * self.of_people[:, None, :]
         self.squares = np.add.reduceat(squares, self.starts, axis=0)
         self.effects = np.zeros((count, len(self.starts), actions))  # b.
+        self.person_means = np.zeros((count, entries))  # wᵀb.
         self.precision = np.repeat(np.eye(actions)[None] / (4 * PRIOR_VARIANCE), count, axis=0)  # Σ⁻¹.
         self.variance = np.ones(count)  # σ².
         self.coefficients = np.zeros((count, self.design.shape[2]))  # β.
@@ -178,12 +179,12 @@ class _Chains:
 
     def find_means(self) -> Floats:
         means = (self.design @ self.coefficients[:, :, None])[:, :, 0]
-        return np.asarray(means + (self.effects[:, self.group] * self.of_people).sum(axis=2))
+        return np.asarray(means + self.person_means)
 
     def draw_coefficients(self) -> None:
         """β and σ² given outcomes and effects of participants; for 0 and 1, first the latent variables."""
         self.target = self._draw_latent() if self.is_binary else self.scaled
-        rows = self.target - (self.effects[:, self.group] * self.of_people).sum(axis=2)
+        rows = self.target - self.person_means
         transposed = np.swapaxes(self.design, 1, 2)
         size = self.design.shape[2]
         precision = transposed @ self.design + RIDGE * np.eye(size)
@@ -193,7 +194,7 @@ class _Chains:
         self.coefficients = (mean + np.linalg.solve(upper, noise[:, :, None]))[:, :, 0]
         self.residuals = self.target - (self.design @ self.coefficients[:, :, None])[:, :, 0]
         if not self.is_binary:
-            errors = self.residuals - (self.effects[:, self.group] * self.of_people).sum(axis=2)
+            errors = self.residuals - self.person_means
             square = (errors**2).sum(axis=1) + RIDGE * (self.coefficients**2).sum(axis=1)
             degrees = errors.shape[1] + size
             self.variance = square / np.array([generator.chisquare(degrees) for generator in self.generators])
@@ -208,6 +209,7 @@ class _Chains:
         noise = _draw_normal(self.generators, self.effects.shape[1:])
         upper = np.swapaxes(np.linalg.cholesky(precision), 2, 3)
         self.effects = (mean + np.linalg.solve(upper, noise[..., None]))[..., 0]
+        self.person_means = np.einsum("cnq,nq->cn", self.effects[:, self.group], self.of_people)
         actions = self.effects.shape[2]
         spread = np.swapaxes(self.effects, 1, 2) @ self.effects + PRIOR_VARIANCE * (actions + 1) * np.eye(actions)
         self.precision = self._draw_wishart(np.linalg.inv(spread), self.effects.shape[1] + actions + 1)

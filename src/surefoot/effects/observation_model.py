@@ -270,9 +270,10 @@ class ObservationModel(Shown):
             "entries": f"{len(self.fitted):,}, {self.observed.mean():.1%} observed",
             "weights limited": f"{self.truncated_rows:,} (probability below {LEAST_PROBABILITY:g})",
         }
-        return Overview("Model of observed outcomes", facts, [("", "coef", "std err"), *self._list_cells()])
+        return Overview("Model of observed outcomes", facts, [("", "coef", "std err"), *self.list_cells()])
 
-    def _list_cells(self) -> list[tuple[str, str, str]]:
+    def list_cells(self) -> list[tuple[str, str, str]]:
+        """Name, coefficient and standard error, as text."""
         numbers = zip(self.names, self.coefficients, self.standard_errors, strict=True)
         return [(name, f"{value:.3f}", f"{error:.3f}") for name, value, error in numbers]
 
@@ -283,7 +284,7 @@ class ObservationModel(Shown):
             "\n".join(
                 [
                     "Log odds that an outcome is observed, per standard deviation",
-                    lay_out_table(self._list_cells(), ("", "coef", "std err")),
+                    lay_out_table(self.list_cells(), ("", "coef", "std err")),
                     "Calibration by tenths of the predicted probability",
                     lay_out_table(cells, ("outcomes", "predicted", "observed", "[0.025", "0.975]")),
                 ]

@@ -16,6 +16,8 @@ from surefoot.effects.contrasts import ContrastResults, JointTest, SimultaneousC
 from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly, make_mean, solve
 from surefoot.effects.formulas import INTERCEPT, parse_terms
 from surefoot.effects.groups import HEADERS, GroupSummary, describe_groups
+from surefoot.effects.missing_outcomes import MISSING_METHODS, find_missing_rows
+from surefoot.effects.missing_sensitivity import MissingSensitivity, assess_missing
 from surefoot.effects.moderator_selection import ModeratorSelection
 from surefoot.effects.result import (
     EffectResult,
@@ -204,6 +206,8 @@ class EffectsReport(ShownResult):
     """Why, and what each kind answers."""
     error_warning: str = ""
     """Why the report cannot use the valid ones; empty where it does."""
+    missing: MissingSensitivity[EffectRow] | None = None
+    """Complete, weighted and imputed analyses next to each other; None where no outcome is missing."""
     groups: tuple[GroupSummary, ...] = ()
     """Prompts, outcomes, missing values and effects of the groups in `[groups]`."""
     selection: ModeratorSelection | None = None
@@ -260,6 +264,7 @@ class EffectsReport(ShownResult):
             "joint_tests": self.joint,
             "other_treatment_of_missing": self.other_missing,
             "sensitivity": self.sensitivity,
+            "missing_outcomes": None if self.missing is None else self.missing.to_dict(),
             "quality": self.quality,
             "moderator_selection": None if self.selection is None else self.selection.to_dict(),
             "groups": [{**to_plain(group), "small": group.is_small} for group in self.groups],
@@ -330,10 +335,30 @@ class EffectsReport(ShownResult):
             source=source,
             report=self,
             charts=charts,
+            missing_charts=self._draw_missing(),
             estimator=ESTIMATORS[self.estimator],
             group_headers=HEADERS,
             group_sentences=describe_groups(self.groups),
         )
+
+    def _draw_missing(self) -> list[tuple[Any, str]]:
+        """The curve over shifts of unseen outcomes, and the calibration of the model of observed ones."""
+        from surefoot.reports.figures import new_page_figure
+        from surefoot.reports.render import inline_svg
+
+        charts = []
+        if self.missing is not None and self.missing.curves:
+            drawn = self.missing.plot(unit=self._unit, ax=new_page_figure())
+            description = "The average effect over shifts of unseen outcomes. " + self.missing.lines()[-1]
+            note = "Each band is pointwise. Standard errors are the usual ones."
+            charts.append((inline_svg(drawn, description), note))
+        if self.missing is not None and self.missing.observation is not None:
+            groups = self.missing.observation.calibration
+            drawn = self.missing.observation.plot(ax=new_page_figure())
+            shares = f"from {groups[0].observed:.2f} to {groups[-1].observed:.2f}"
+            description = f"Observed against predicted shares of observed outcomes, {shares}"
+            charts.append((inline_svg(drawn, description), "Tenths of the predicted probability, with Wilson's intervals."))
+        return charts
 
     @property
     def _forest_rows(self) -> list[EffectRow]:
@@ -515,6 +540,7 @@ def analyse(
         curve=None if over is None else _fit_curve(fit, main, over),
         mean_outcome=mean_outcome,
         errors=fit.errors,
+        missing=_compare_missing(fit, results),
     )
 
 
@@ -632,6 +658,26 @@ def _analyse_complete_rows(fit: "_Fitter", results: Mapping[str, EffectResult]) 
         if (np.abs(complete.params - result.params) / result.bse).max() > NOTABLE:
             rows += _list_coefficients(f"{name}, {complete.rows:,} complete rows", complete)
     return tuple(rows)
+
+
+def _compare_missing(fit: "_Fitter", results: Mapping[str, EffectResult]) -> MissingSensitivity[EffectRow] | None:
+    """Every analysis with every method of treating missing outcomes."""
+    main = next(iter(results.values()))
+    if not len(find_missing_rows(main.points)):
+        return None
+    rows: list[EffectRow] = []
+    refusals: dict[str, str] = {}
+    averages: dict[str, EffectResult] = {}
+    for method in MISSING_METHODS:
+        try:
+            for name, result in results.items():
+                analysis = replace(result.points.analysis, missing=method)
+                other = result if analysis == result.points.analysis else fit(analysis)
+                averages.setdefault(method, other)
+                rows += _list_coefficients(f"{name}, {method}", other)
+        except InputError as error:
+            refusals[method] = str(error)
+    return assess_missing(averages, rows, refusals, main.points.analysis.missing)
 
 
 def _estimate_robustly(results: Mapping[str, EffectResult], losses: Sequence[str]) -> tuple[EffectRow, ...]:

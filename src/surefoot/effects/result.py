@@ -105,6 +105,7 @@ def _count_by_action(batch: ExcursionBatch, among: Mask, happened: Mask) -> Shar
         batch,
         outcome=outcome,
         predicted=np.zeros(len(batch)),
+        observation_weight=np.ones(len(batch)),
         moderators=np.ones((1, len(batch))),
         moderator_names=(INTERCEPT,),
     )

@@ -16,6 +16,7 @@ from surefoot.effects.analysis import OUTCOME_MISSING, Analysis, Floats
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.formulas import list_variables, read_formula
 from surefoot.effects.groups import GroupSummary, summarise_groups
+from surefoot.effects.missing_outcomes import MISSING_METHODS
 from surefoot.effects.moderator_selection import select_moderators
 from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Words, adjust_rows, analyse, list_rows
 from surefoot.effects.result import EffectResult, Options, fit_analysis
@@ -176,6 +177,9 @@ def _list_options(study: Study, settings: EffectsSection, available: str) -> Opt
         transform=settings.transform or transform,
         actions=study.actions.names,
         learner=settings.learner,
+        missing=settings.missing,
+        imputations=settings.imputations,
+        auxiliary=tuple(name for name in study.state_names if name != outcome),
     )
 
 
@@ -322,6 +326,7 @@ def plan_primary_effect(study: Study) -> tuple[Analysis, str, str]:
         numerator=None if unknown else settings.numerator,
         lag=settings.lags[0],
         missing_as=None if other else settings.missing_as,
+        auxiliary=study.state_names if MISSING_METHODS[settings.missing].predicts else (),
     )
     return analysis, "wcls" if other else settings.estimator, note if other or unknown else ""
 
@@ -337,7 +342,8 @@ def estimate_primary_effect(study: Study, logs: Trajectories, analysis: Analysis
     ('Intercept',)
     """
     columns = _list_columns(study, logs, logs.outcome)
-    used = {*analysis.role_columns, *list_variables((*analysis.controls, *analysis.moderators), list(columns))}
+    terms = (*analysis.controls, *analysis.moderators, *analysis.auxiliary)
+    used = {*analysis.role_columns, *list_variables(terms, list(columns))}
     columns = {name: values for name, values in columns.items() if name in used}
     columns[analysis.available or "available"] = logs.available
     # Numbers sort faster than other ids.

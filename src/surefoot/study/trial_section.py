@@ -67,6 +67,11 @@ class EffectsSection(Section):
     """Treatment between the decision and an outcome at a lag."""
     missing_as: Finite | dict[str, Finite] | None = None
     """The value of a missing outcome, or {outcome or state variable = value}, where the study defines it."""
+    missing: Literal["complete", "weighted", "imputed"] = "complete"
+    """The primary analysis of missing outcomes: complete rows, weights by the probability of being observed, or multiple
+    imputation. The report shows all three."""
+    imputations: Annotated[int, Field(ge=2)] = 20
+    """How often missing outcomes are imputed."""
     at: tuple[dict[str, Finite], ...] = ()
     """Values of the moderators at which the effect is estimated."""
     day: str | None = None
