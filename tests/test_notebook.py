@@ -163,12 +163,15 @@ def test_overviews_hold_the_numbers_of_their_objects(life):
 NAMES = {
     "logs": "action action_names actions available backend describe head names outcome participant participants probability "
     "select shape state state_names time to_frame usable with_values",
-    "method": "centre_actions choice critic critic_penalty critic_variables filter fit forgetting get_params horizon "
+    "method": "baseline centre_actions choice critic critic_penalty critic_variables filter fit forgetting get_params "
+    "horizon "
     "list_parameters load penalize_intercept penalty_units policy_variables pooling rule set_params",
-    "fitted": "centre_actions choice chosen_ coef_ coefficients converged_ critic critic_ critic_coef_ critic_penalty "
+    "fitted": "baseline "
+    "centre_actions choice chosen_ coef_ coefficients converged_ critic critic_ critic_coef_ critic_penalty "
     "critic_variables filter fit fitted_ forgetting get_params horizon horizon_ list_parameters load logs_ n_iter_ outliers "
     "outlook_ participants_ penalize_intercept penalty_ penalty_units policies_ policy_variables pooled_ pooling pooling_ "
-    "posterior_ predict_proba removed_ residuals_ rule save scale_ set_params summary threshold_ update used_ weights_",
+    "posterior_ predict_proba removed_ residuals_ rule save scale_ set_params summary threshold_ "
+    "time_effects_ update used_ weights_",
     "policies": "action_names from_dict participants probabilities rule sample save serves_anybody state_names to_dict",
     "screen": "blind counts flags list_counts logs marks plot row screener summary to_dict to_frame to_html treatment "
     "usual values verdict warnings",

@@ -290,7 +290,7 @@ MISTAKES = [
     Mistake(
         "set_params with a parameter that does not exist",
         lambda: sf.method("accb").set_params(actor_penatly=1.0),
-        "there is no parameter 'actor_penatly' (did you mean 'actor_penalty'?); there are ['rule', 'critic', 'pooling', 'horizon', 'filter', 'choice', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'forgetting', 'centre_actions', 'critic_variables', 'policy_variables', 'actor_penalty']",
+        "there is no parameter 'actor_penatly' (did you mean 'actor_penalty'?); there are ['rule', 'critic', 'pooling', 'horizon', 'filter', 'choice', 'baseline', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'forgetting', 'centre_actions', 'critic_variables', 'policy_variables', 'actor_penalty']",
     ),
     Mistake(
         "set_params of a critic that has no parameters of its own",

@@ -237,7 +237,7 @@ MISTAKES = [
     Mistake(
         "A parameter with a typing mistake",
         add("[method.parameters]\ntua = 2\n"),
-        "study.toml: line 27, key 'method.parameters.tua': there is no parameter 'tua' (did you mean 'tau'?); there are ['rule', 'critic', 'pooling', 'horizon', 'filter', 'choice', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'forgetting', 'centre_actions', 'critic_variables', 'policy_variables', 'actor_penalty', 'tau', 'refresh_threshold']",
+        "study.toml: line 27, key 'method.parameters.tua': there is no parameter 'tua' (did you mean 'tau'?); there are ['rule', 'critic', 'pooling', 'horizon', 'filter', 'choice', 'baseline', 'critic_penalty', 'penalty_units', 'penalize_intercept', 'forgetting', 'centre_actions', 'critic_variables', 'policy_variables', 'actor_penalty', 'tau', 'refresh_threshold']",
     ),
     Mistake(
         "A parameter that is a word",

@@ -17,6 +17,7 @@ from surefoot.learning.horizon.horizon import JointFit, Outlook
 from surefoot.learning.penalties import FitScales
 from surefoot.learning.pooling import Pooling
 from surefoot.learning.pooling.mixed_effects import Posterior
+from surefoot.learning.shared_effects import TimeEffects
 from surefoot.policies.features import critic_feature_names, policy_feature_names
 from surefoot.policies.policies import Policies
 from surefoot.reports.summaries import Shown
@@ -114,6 +115,17 @@ class Fitted(Shown):
         return self.joint.posteriors[0] if self.joint is not None and self.joint.posteriors else None
 
     @property
+    def time_effects(self) -> TimeEffects | None:
+        """With `time = "smooth"`: how effects change over a participant's time for everybody; None otherwise."""
+        return None if self.joint is None or self.joint.shared is None else self.joint.shared.time_effects
+
+    @property
+    def baseline(self) -> NDArray[np.float64]:
+        """What a smooth baseline adds to the linear one at every row, (rows,)."""
+        shared = None if self.joint is None else self.joint.shared
+        return np.zeros(len(self.logs)) if shared is None else shared.baseline
+
+    @property
     def chosen_parameters(self) -> Mapping[str, Any]:
         """Of the parts that were chosen."""
         return {} if self.chosen is None else self.chosen.parameters
@@ -121,7 +133,8 @@ class Fitted(Shown):
     @property
     def row_coef(self) -> NDArray[np.float64]:
         """The coefficients that hold at every row, (rows, features)."""
-        return self.critic_coef[self.unit]
+        shared = None if self.joint is None else self.joint.shared
+        return self.critic_coef[self.unit] + (0.0 if shared is None else shared.change)
 
     @property
     def pooled(self) -> bool:

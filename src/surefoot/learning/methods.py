@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories, join_logs
 from surefoot.errors import FitWarning, InputError, NotFittedError, did_you_mean
+from surefoot.learning.baselines import BASELINES, Baseline, Linear
 from surefoot.learning.batch import Batch, Learnable, choose_block_cells, discount_rows, find_troubles, gather_rows
 from surefoot.learning.choice import CHOICES, Choice, CrossFitted
 from surefoot.learning.critics import CRITICS, Critic, Ridge
@@ -31,6 +32,7 @@ from surefoot.learning.penalties import PENALTY_UNITS, FitScales, PenaltyUnits, 
 from surefoot.learning.pooling import POOLINGS, Block, Person, Pooling
 from surefoot.learning.pooling.mixed_effects import Posterior
 from surefoot.learning.rules import RULE_LEARNERS, Actor, CriticResult, RuleLearner
+from surefoot.learning.shared_effects import TimeEffects
 from surefoot.numerics.arrays import NUMPY, Array, Engine, find_engine, keep_freed_memory
 from surefoot.numerics.parallel import map_threads
 from surefoot.policies.features import critic_features
@@ -49,6 +51,7 @@ SLOTS: dict[str, Registry[Any]] = {
     "filter": FILTERS,
     "penalty_units": PENALTY_UNITS,
     "choice": CHOICES,
+    "baseline": BASELINES,
 }
 """The parameters of a method that hold parts, and where these are registered."""
 T = TypeVar("T")
@@ -91,6 +94,8 @@ class Method(Shown):
         `Hampel` or `Kalman` of `surefoot.filters` cleans each participant's series first; None leaves them as they are.
     choice
         `CrossFitted` of `surefoot.choices` chooses pooling and horizon from the logs before each fit; None keeps the parts.
+    baseline
+        The shape of the expected outcome without an action: `Linear`, or `Smooth` of `surefoot.learning.baselines`.
     critic_penalty
         ζ_c.
     penalty_units
@@ -137,6 +142,7 @@ class Method(Shown):
     horizon: Horizon = field(default_factory=Immediate)
     filter: Filter | None = None
     choice: Choice | None = None
+    baseline: Baseline = field(default_factory=Linear)
     critic_penalty: float = 1e-3
     penalty_units: PenaltyUnits = field(default_factory=StandardUnits)
     penalize_intercept: bool = True
@@ -161,7 +167,8 @@ class Method(Shown):
 
     def _overview(self) -> Overview:
         parts = self.settled.parts if self.is_fitted else self.parts
-        facts = {slot: repr(part) for slot, part in parts.items() if slot != "penalty_units"}
+        unsaid = {"penalty_units"} if self.baseline.curved else {"penalty_units", "baseline"}
+        facts = {slot: repr(part) for slot, part in parts.items() if slot not in unsaid}
         for parameter in fields(self):
             value = getattr(self, parameter.name)
             if parameter.name not in SLOTS and value != parameter.default:
@@ -264,6 +271,7 @@ class Method(Shown):
             (f"pooling = '{self.pooling.name}'", self.pooling.needs_coefficients),
             ("centre_actions = true", self.centre_actions),
             (f"horizon = '{self.horizon.name}'", self.horizon.looks_ahead),
+            (f"baseline = '{self.baseline.name}'", self.baseline.curved),
         ):
             if needs:
                 self.critic.require_coefficients(needed_by)
@@ -279,6 +287,9 @@ class Method(Shown):
             )
         if self.forgetting < 1 and self.pooling.walk_step is not None:
             raise InputError("random_walk forgets by itself, as fast as people change; leave forgetting out")
+        if self.forgetting < 1 and self.pooling.changes_together:
+            raise InputError("time = 'smooth' follows effects by itself, as fast as they change; leave forgetting out")
+        self.baseline.check_company(self.pooling)
 
     def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None:
         """Refuse parameters that name state variables or actions that do not exist."""
@@ -303,16 +314,22 @@ class Method(Shown):
         self.check_parameters()
         if not isinstance(logs, Trajectories):
             raise InputError(f"fit takes Trajectories, not {type(logs).__name__}; make them with Trajectories.from_frame")
+        self._check_logs(logs)
+        return self.fit_some(logs, engine=engine)
+
+    def _check_logs(self, logs: Trajectories) -> None:
+        """Refuse logs from which nothing can be learned, and probabilities that cannot be."""
         Learnable.of_logs(logs).require(logs.names.outcome)
         problem = logs.find_weight_problem()
         if problem is not None and self.centre_actions:
             raise InputError(problem, column=logs.names.probability)
         if problem is not None:
-            warnings.warn(f"{problem}. This fit does not use them", FitWarning, stacklevel=2)
-        return self.fit_some(logs, engine=engine)
+            warnings.warn(f"{problem}. This fit does not use them", FitWarning, stacklevel=3)
 
     def update(self, logs: Trajectories, *, engine: str = "numpy") -> Self:
         """Fit again to the logs of the last fit and to further decision points, of the same or of other people.
+
+        With partial pooling the search for the variances begins at those of the last fit.
 
         A decision point that was learned from already is refused, unless it waited for its outcome.
         """
@@ -321,7 +338,11 @@ class Method(Shown):
                 f"filter = '{self.filter.name}' looks at a participant's whole series, of which only the cleaned values are "
                 "left; fit all logs anew"
             )
-        return self.fit(join_logs(self.logs_, logs), engine=engine)
+        joined = join_logs(self.logs_, logs)
+        self.check_parameters()
+        self._check_logs(joined)
+        learned = None if self.choice is not None or self.joint_ is None else self.joint_.ratios
+        return self.fit_some(joined, engine=engine, ratios=learned)
 
     def fit_some(
         self,
@@ -330,11 +351,13 @@ class Method(Shown):
         engine: str = "numpy",
         discount: NDArray[np.float64] | None = None,
         start: NDArray[np.float64] | None = None,
+        ratios: NDArray[np.float64] | None = None,
     ) -> Self:
         """Learn from a part of larger logs, such as some of the people, in which no reward may be known, or only one.
 
         `discount` says how much every row counts, where the rows themselves do not tell when they were. `start` is `coef_`
-        of a fit to similar decision points: an actor with many starts then climbs from there instead.
+        of a fit to similar decision points: an actor with many starts then climbs from there instead. `ratios` are those of
+        its `joint_`, where the search for variances begins.
         """
         self.check_names(logs.state_names, logs.action_names)
         if self.choice is not None:
@@ -359,8 +382,8 @@ class Method(Shown):
             warnings.warn(text, FitWarning, stacklevel=3)
         keep_freed_memory()
         joint = None
-        if self.horizon.looks_ahead or self.pooling.borrows:
-            joint = self.horizon.look(self.make_horizon_task(cleaned, discount, device))
+        if self.horizon.looks_ahead or self.pooling.borrows or self.baseline.curved:
+            joint = self.horizon.look(replace(self.make_horizon_task(cleaned, discount, device), start=ratios))
         # Row −1, which stands for padding, is the last: one more than there are, and left out at the end.
         weights = np.full(len(cleaned) + 1, np.nan)
         residuals = np.full(len(cleaned) + 1, np.nan)
@@ -461,7 +484,8 @@ class Method(Shown):
             scaling, self.critic_penalty, actions=batch.actions, intercept=self.penalize_intercept
         )
         if outlook is not None:
-            result = CriticResult.of_fit(batch, outlook.critic, scaling, penalty, self.critic_penalty)
+            judged = batch if outlook.offset is None else replace(batch, reward=batch.reward - outlook.offset)
+            result = CriticResult.of_fit(judged, outlook.critic, scaling, penalty, self.critic_penalty)
             return replace(result, ahead=outlook.advantage)
         fit, penalty = self.rule.regress(self.critic, replace(batch, penalty=penalty), scaling, self.critic_penalty)
         return CriticResult.of_fit(batch, fit, scaling, penalty, self.critic_penalty)
@@ -509,6 +533,7 @@ class Method(Shown):
             centre=self.list_centres(logs),
             engine=engine,
             prior=self.rule.place_prior(logs.state_names, logs.action_names),
+            baseline=self.baseline,
         )
 
     def list_seen(self, state_names: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -682,6 +707,7 @@ class Method(Shown):
     joint_ = _Learned[JointFit | None]()
     outlook_ = _Learned[Outlook | None]()
     posterior_ = _Learned[Posterior | None]()
+    time_effects_ = _Learned[TimeEffects | None]()
     chosen_ = _Learned[ChosenParts | None]()
 
 

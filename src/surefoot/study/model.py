@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from surefoot.learning.methods import Method
     from surefoot.policies.policies import Policies
 
-OWN_KEYS = ("prior", "forgetting", "random_walk", "rule", "critic", "pooling", "horizon", "filter")
+OWN_KEYS = ("prior", "forgetting", "random_walk", "rule", "critic", "pooling", "horizon", "filter", "baseline")
 """Parameters of a method that are keys of `[method]` itself."""
 SET_BY_STUDY = ("critic_variables", "policy_variables", "max_gap", "day_boundary", *OWN_KEYS)
 """Parameters of a method that other keys of the study decide."""
@@ -89,6 +89,10 @@ class MethodChoice(Section):
     """A decision point that lies k before the participant's last one counts forgetting^k times."""
     random_walk: Parameter | None = None
     """With partial pooling: q of people whose coefficients move, or `estimate`."""
+    baseline: PartChoice | None = None
+    """The shape of the expected outcome without an action: `linear`, or `smooth`."""
+    time_effects: str | None = None
+    """With partial pooling: `smooth` where effects change over the study for everybody."""
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     """Parameters of the method and of its parts by name."""
     prior: dict[str, CoefficientPrior] = Field(default_factory=dict)
@@ -97,7 +101,7 @@ class MethodChoice(Section):
     def list_given(self) -> list[tuple[tuple[str, ...], str, Any]]:
         """Every key after `name`, as (key, parameter of the method, value); parts come before their parameters."""
         given: list[tuple[tuple[str, ...], str, Any]] = []
-        for slot in ("rule", "pooling", "horizon", "critic", "filter"):
+        for slot in ("rule", "pooling", "horizon", "critic", "filter", "baseline"):
             choice = getattr(self, slot)
             if isinstance(choice, dict):
                 keys = sorted(choice, key=lambda key: key != "name")
@@ -106,9 +110,9 @@ class MethodChoice(Section):
                 given.append(((slot,), slot, choice))
         names = sorted(self.parameters, key=lambda name: name not in OWN_KEYS)
         given += [(("parameters", name), name, self.parameters[name]) for name in names]
-        for name in ("forgetting", "random_walk"):
+        for name, parameter in (("forgetting", "forgetting"), ("random_walk", "random_walk"), ("time_effects", "time")):
             if getattr(self, name) is not None:
-                given.append(((name,), name, getattr(self, name)))
+                given.append(((name,), parameter, getattr(self, name)))
         if self.prior:
             given.append((("prior",), "prior", {name: prior.model_dump() for name, prior in self.prior.items()}))
         return given

@@ -7,7 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,8 @@ from surefoot.learning.part import Part
 from surefoot.learning.pooling import Block
 from surefoot.learning.pooling.mixed_effects import Moments, Posterior
 from surefoot.learning.pooling.random_walk import Walk
-from surefoot.numerics.arrays import Engine
+from surefoot.learning.shared_effects import SharedFit
+from surefoot.numerics.arrays import Array, Engine
 from surefoot.numerics.parallel import map_threads
 from surefoot.registry import Registry
 
@@ -45,6 +46,8 @@ PAIRS_PER_COEFFICIENT = 5
 """With fewer consecutive decision points for each coefficient of the next state nothing is learned about what follows."""
 ENOUGH_FOR_ONE = 1500
 """Consecutive decision points from which a look-ahead by itself, without other people, begins to gain on doing nothing."""
+MOST_ROUNDS = 3
+"""Of judging decision points again without what everybody shares."""
 BORROWED_POINTS = 10.0
 """The logged share of an action is mixed with this many decision points of everybody's, because few do not show it."""
 
@@ -56,6 +59,8 @@ class BatchOutlook:
     critic: CriticFit
     """The model of the reward: ridge on the decision points that the critic's judgement left."""
     advantage: Advantage
+    offset: Array | None = None
+    """What everybody shares of the expected reward, (fits, decision points)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +78,10 @@ class JointFit:
     """With partial pooling: of the reward and, looking ahead, of every next state variable."""
     anybody: "JointFit | None" = None
     """With partial pooling: one fit for people of whom nothing is known."""
+    shared: SharedFit | None = None
+    """With a smooth baseline, or effects that change for everybody."""
+    ratios: Floats | None = None
+    """Of the variances of the reward's coefficients to σ²: where the search of the next update begins."""
 
     def restrict(self, fits: NDArray[np.int64], rows: NDArray[np.int64], engine: Engine) -> BatchOutlook:
         """The part of the joint fit for some fits and their rows, −1 where padded."""
@@ -81,7 +90,11 @@ class JointFit:
         of_fits = (self.coef, self.gram, judged.threshold, judged.n_iter, judged.converged)
         coef, gram, *limits = (engine.to_device(values[fits]) for values in of_fits)
         advantage = (engine.to_device(values[fits]) for values in vars(self.advantage).values())
-        return BatchOutlook(CriticFit(coef, gram, engine.to_device(weights), *limits), Advantage(*advantage))
+        critic = CriticFit(coef, gram, engine.to_device(weights), *limits)
+        offset = None
+        if self.shared is not None:
+            offset = engine.to_device(np.where(rows >= 0, self.shared.offset[rows], 0.0))
+        return BatchOutlook(critic, Advantage(*advantage), offset)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -135,6 +148,54 @@ register_horizon = HORIZONS.register
 """Adds a class of horizons under its `name`, which must be free."""
 
 
+@dataclass(frozen=True, eq=False)
+class RewardFit:
+    """What the critic judged, and the coefficients of the reward that followed."""
+
+    judgement: Judgement
+    moments: Moments
+    posterior: Posterior
+    shared: SharedFit | None
+
+
+def fit_reward(task: HorizonTask) -> RewardFit:
+    """Judge, fit, and judge again without what everybody shares, so that a curve is not mistaken for outliers.
+
+    Rounds end when the judgement stays, or after `MOST_ROUNDS`.
+    """
+    fit = _fit_judged(task, task, task.judge())
+    for _ in range(MOST_ROUNDS if task.critic.weighs_rows else 0):
+        if fit.shared is None:
+            break
+        unshared = replace(task, offset=fit.shared.offset, start=fit.posterior.ratios)
+        judgement = unshared.judge()
+        if np.array_equal(judgement.weights, fit.judgement.weights, equal_nan=True):
+            return replace(fit, judgement=judgement)
+        fit = _fit_judged(task, unshared, judgement)
+    return fit
+
+
+def _fit_judged(task: HorizonTask, unshared: HorizonTask, judgement: Judgement) -> RewardFit:
+    """The reward's coefficients by these decision points; `unshared` has outcomes without what everybody shares."""
+    weights = np.nan_to_num(judgement.weights)
+    (moments,) = task.moments(weights)
+    (own_moments,) = (moments,) if unshared is task else unshared.moments(weights)
+    design = task.share(weights, moments)
+    (walk,) = task.find_walks(weights)
+    limited = own_moments.total() if task.pooling.shared else own_moments
+    (posterior,) = task.fit_posteriors(
+        moments,
+        walk,
+        variance_left=estimate_variance_left(limited, judgement.threshold, task.penalty),
+        prior=task.prior,
+        design=design,
+        unshared=own_moments,
+        start=unshared.start,
+    )
+    shared = None if design is None else design.fit_rows(posterior, task.logs, task.row_features)
+    return RewardFit(judgement, moments, posterior, shared)
+
+
 @register_horizon
 @dataclass(frozen=True)
 class Immediate(Horizon):
@@ -146,25 +207,26 @@ class Immediate(Horizon):
 
     def look(self, task: HorizonTask) -> JointFit | None:
         """With partial pooling everybody's coefficients of the reward, drawn towards those of the population."""
-        if not task.pooling.borrows:
+        if not task.pooling.borrows and task.columns is None:
             return None
         logs = task.logs
         if not logs.usable.any():
             Learnable.of_logs(logs).require(logs.names.outcome)
-        judgement = task.judge()
-        weights = np.nan_to_num(judgement.weights)
-        (moments,) = task.moments(weights)
-        (walk,) = task.find_walks(weights)
-        variance_left = estimate_variance_left(moments, judgement.threshold, task.penalty)
-        posteriors = task.fit_posteriors(moments, walk, variance_left=variance_left, prior=task.prior)
-        reward = posteriors[0]
-        warn_of_few_people(reward, logs.participants)
-        count = np.full(len(reward.mean), moments.count.sum())
-        advantage = Advantage.of_coefficients(reward.mean, reward.covariance, logs.actions, count)
+        fit = fit_reward(task)
+        judgement = fit.judgement
+        reward = fit.posterior
+        count = np.full(len(reward.mean), fit.moments.count.sum())
         population = reward.population[None]
+        gram = fit.moments.total().gram
+        learned = {"shared": fit.shared, "ratios": reward.ratios}
+        if task.pooling.shared:
+            of_all = Advantage.of_coefficients(population, reward.population_covariance[None], logs.actions, count[:1])
+            return JointFit(judgement, population, gram, of_all, **learned)
+        warn_of_few_people(reward, task)
+        advantage = Advantage.of_coefficients(reward.mean, reward.covariance, logs.actions, count)
         of_anybody = Advantage.of_coefficients(population, reward.new_covariance[None], logs.actions, count[:1])
-        anybody = JointFit(judgement.clear_thresholds(), population, moments.total().gram, of_anybody)
-        return JointFit(judgement, reward.mean, moments.gram, advantage, posteriors, anybody)
+        anybody = JointFit(judgement.clear_thresholds(), population, gram, of_anybody)
+        return JointFit(judgement, reward.mean, fit.moments.gram, advantage, (reward,), anybody, **learned)
 
 
 @register_horizon
@@ -190,21 +252,28 @@ class LongRun(Horizon):
         task = replace(task, transitions=transitions, centre=None)
         if task.pooling.needs_everybody:
             _require_transitions(task)
-        judgement = task.judge()
+        reward = None if task.columns is None else fit_reward(task)
+        judgement = task.judge() if reward is None else reward.judgement
+        if reward is not None and reward.shared is not None and not task.pooling.borrows:
+            # One fit to everybody is as without a curve, from outcomes without it.
+            task = replace(task, offset=reward.shared.offset)
         counted = np.nan_to_num(judgement.weights)
         moved = task.pairs & judgement.trusted & judgement.trusted[transitions.following]
         moments = TransitionMoments(*task.moments(counted, moved * task.discount))
         if task.critic.removal is not None:
             if task.pooling.borrows:
-                model = _fit_people(task, moments, judgement, [None, None])[1]
+                model = _fit_people(task, moments, judgement, [None, None], reward)[1]
             else:
                 model = look_ahead(moments.total() if task.pooling.shared else moments, task.penalty, task.logs.actions)
             moved = _judge_transitions(task, moved, model)
             moments = TransitionMoments(*task.moments(counted, moved * task.discount))
         if task.pooling.borrows:
-            outlook = _look_at_people(task, moments, judgement, task.find_walks(counted, moved * task.discount))
+            walks = task.find_walks(counted, moved * task.discount)
+            outlook = _look_at_people(task, moments, judgement, walks, reward)
         else:
             outlook = _look_at_fits(task, moments, judgement)
+        if reward is not None:
+            outlook = replace(outlook, shared=reward.shared, ratios=reward.posterior.ratios)
         for text in _list_doubts(task, outlook):
             warnings.warn(text, FitWarning, stacklevel=4)
         return outlook
@@ -255,14 +324,20 @@ def _look_at_fits(task: HorizonTask, moments: TransitionMoments, judgement: Judg
 
 
 def _fit_people(
-    task: HorizonTask, moments: TransitionMoments, judgement: Judgement, walks: list[Walk | None]
+    task: HorizonTask,
+    moments: TransitionMoments,
+    judgement: Judgement,
+    walks: list[Walk | None],
+    reward: RewardFit | None,
 ) -> tuple[tuple[Posterior, ...], LookAhead, LookAhead]:
-    """Posteriors of the reward and of every next state variable, and the models of everybody and of β."""
-    variance_left = estimate_variance_left(moments.reward, judgement.threshold, task.penalty)
-    posteriors = (
-        *task.fit_posteriors(moments.reward, walks[0], variance_left=variance_left),
-        *task.fit_posteriors(moments.state, walks[1]),
-    )
+    """Posteriors of the reward, unless it was fitted already, and of every next state variable, and the models of everybody
+    and of β."""
+    if reward is None:
+        variance_left = estimate_variance_left(moments.reward, judgement.threshold, task.penalty)
+        of_reward = task.fit_posteriors(moments.reward, walks[0], variance_left=variance_left)
+    else:
+        of_reward = (reward.posterior,)
+    posteriors = (*of_reward, *task.fit_posteriors(moments.state, walks[1]))
     everybody = moments.total().count_shares(task.logs.actions)
     count = moments.state.count[:, None]
     shares = [
@@ -275,12 +350,16 @@ def _fit_people(
 
 
 def _look_at_people(
-    task: HorizonTask, moments: TransitionMoments, judgement: Judgement, walks: list[Walk | None]
+    task: HorizonTask,
+    moments: TransitionMoments,
+    judgement: Judgement,
+    walks: list[Walk | None],
+    reward: RewardFit | None,
 ) -> Outlook:
     """One model of each, from partially pooled coefficients; the reference action is everybody's, because one participant's
     decision points are too few to show it."""
-    posteriors, model, beta = _fit_people(task, moments, judgement, walks)
-    warn_of_few_people(posteriors[0], task.logs.participants)
+    posteriors, model, beta = _fit_people(task, moments, judgement, walks, reward)
+    warn_of_few_people(posteriors[0], task)
     uncertainty = OfPosteriors([posterior.covariance for posterior in posteriors], between_people=False)
     of_beta = OfPosteriors([posterior.population_covariance for posterior in posteriors], between_people=True)
     of_anybody = OfPosteriors([posterior.new_covariance for posterior in posteriors], between_people=False)
@@ -384,9 +463,11 @@ def estimate_variance_left(moments: Moments, threshold: Floats, penalty: Floats)
     return float(np.interp(typical, cut**2 / left, left))
 
 
-def warn_of_few_people(posterior: Posterior, participants: NDArray[Any]) -> None:
+def warn_of_few_people(posterior: Posterior, task: HorizonTask) -> None:
     """When nothing, or little, is known of how people differ."""
-    present = participants[posterior.likelihood.moments.count > 0]
+    if task.pooling.alike:
+        return
+    present = task.logs.participants[posterior.likelihood.moments.count > 0]
     if present.size == 1:
         text = (
             f"participant {present[0].item()!r}: nobody else has usable decision points, so how people differ cannot be "

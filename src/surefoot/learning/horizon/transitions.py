@@ -9,7 +9,7 @@ decision point only if both keep it. For the pooled judgement everybody's values
 those of variables that take few values.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from surefoot.data.derived_states import DayBoundary, count_days, count_moments
 from surefoot.data.trajectories import Trajectories
+from surefoot.learning.baselines import Baseline, Linear
 from surefoot.learning.batch import Batch, choose_block_cells, gather_rows
 from surefoot.learning.critics import Critic
 from surefoot.learning.penalties import PenaltyUnits, PlacedPrior
 from surefoot.learning.pooling import Block, Pooling, make_pooling
-from surefoot.learning.pooling.mixed_effects import Moments, Posterior, fit_mixed_effects
+from surefoot.learning.pooling.mixed_effects import Moments, Posterior, SharedMoments, fit_mixed_effects
 from surefoot.learning.pooling.random_walk import TimeBlocks, Walk, fit_random_walk
+from surefoot.learning.shared_effects import SharedColumns, SharedDesign
 from surefoot.numerics.arrays import NUMPY, Array, Engine, array_namespace
 from surefoot.numerics.fences import has_few_values
 from surefoot.numerics.masked_quantiles import median
@@ -121,11 +123,28 @@ class HorizonTask:
     """Of the coefficients of the reward."""
     transitions: Transitions | None = None
     """None where only the next outcome counts."""
+    baseline: Baseline = field(default_factory=Linear)
+    offset: Floats | None = None
+    """What is taken from every row's outcome, (rows,)."""
+    start: Floats | None = None
+    """Ratios of variances of a fit to similar logs, from which their search begins."""
 
     @cached_property
     def present(self) -> NDArray[np.bool_]:
         """Rows whose state is known, whether or not the participant was available."""
         return np.asarray(~np.isnan(self.logs.state).any(axis=1))
+
+    @cached_property
+    def outcome(self) -> Floats:
+        """Less the offset."""
+        return self.logs.outcome if self.offset is None else self.logs.outcome - self.offset
+
+    @cached_property
+    def columns(self) -> SharedColumns | None:
+        """Of a smooth baseline and of effects that change for everybody; None without either."""
+        if not (self.baseline.curved or self.pooling.changes_together):
+            return None
+        return SharedColumns.of_logs(self.logs, self.baseline, self.critic_sees, changing=self.pooling.changes_together)
 
     @cached_property
     def seen_state(self) -> Floats:
@@ -139,6 +158,11 @@ class HorizonTask:
             return np.full(len(self.logs), -1)
         following = self.transitions.following
         return np.where(self.present & (following >= 0) & self.present[following], following, -1)
+
+    @property
+    def row_features(self) -> Floats:
+        """x(s, a) of all rows as the critic sees it, (rows, features); 0 where a state is not known."""
+        return np.asarray(critic_features(np.nan_to_num(self.seen_state), self.logs.action, self.logs.actions, self.centre))
 
     @property
     def pairs(self) -> NDArray[np.bool_]:
@@ -182,7 +206,7 @@ class HorizonTask:
         if self.nuisances.shape[1]:
             nuisances = engine.to_device(np.where(inside[..., None], self.nuisances[rows], 0.0))
             features = array_namespace(features).concat([features, nuisances], axis=-1)
-        reward = logs.outcome[rows]
+        reward = self.outcome[rows]
         reward = engine.to_device(np.where(inside & ~np.isnan(reward), reward, 0.0))
         return features, reward[..., None], engine.to_device(gather_rows(self.seen_state, after, after >= 0))
 
@@ -236,7 +260,7 @@ class HorizonTask:
         """The judgement by the fits of one pooling, of values from each participant's median where they are `centred`."""
         logs = self.logs
         engine = self.engine
-        states, rewards = centre_people(logs) if centred else (logs.state, logs.outcome)
+        states, rewards = centre_people(logs, self.outcome) if centred else (logs.state, self.outcome)
         seen = engine.to_device(np.maximum(self.critic_sees, self.policy_sees))
         judgement = self._trust_all(pooling)
         # Row −1, which stands for padding, is one more than there are.
@@ -278,17 +302,56 @@ class HorizonTask:
         ]
         return [Walk(blocks, moments, step) for moments in zip(*by_block, strict=True)]
 
-    def fit_posteriors(
-        self, moments: Moments, walk: Walk | None, *, variance_left: float = 1.0, prior: PlacedPrior | None = None
-    ) -> tuple[Posterior, ...]:
-        """Of every response of everybody's moments; with a `walk` of everybody's last coefficients."""
-        # People differ independently in columns in which states are taken from their mean: then an intercept is what holds
-        # at the mean state, and where a state's zero lies (°C or °F) changes nothing.
+    def centre_states(self, moments: Moments) -> Floats:
+        """The columns in which people differ independently, and effects walk, (d, d): states are taken from their mean.
+
+        Then an intercept is what holds at the mean state, and where a state's zero lies (°C or °F) changes nothing.
+        """
         total = moments.gram.sum(axis=0)
         size = len(self.logs.state_names) + 1
         basis = np.eye(len(total))
         for start in range(0, size * self.logs.actions, size):
             basis[start, start + 1 : start + size] = -total[0, 1:size] / max(total[0, 0], 1.0)
+        return basis
+
+    def share(self, weights: Floats, moments: Moments) -> SharedDesign | None:
+        """The shared columns for a fit of the reward with these weights of all rows; None without any."""
+        columns = self.columns
+        if columns is None:
+            return None
+        group = columns.group
+        d = moments.gram.shape[-1]
+        between = np.zeros((len(moments.gram), d, len(group)))
+        gram = np.zeros((len(group), len(group)))
+        cross = np.zeros((len(group), 1))
+        padded = np.append(weights, 0.0)
+        for people, rows in self.blocks():
+            features, reward, _ = (self.engine.to_numpy(values) for values in self.gather(rows))
+            state = gather_rows(self.seen_state, rows, (rows >= 0) & self.present[rows])
+            values = columns.values(state, features, rows)
+            counted = padded[rows]
+            weighted = values * counted[..., None]
+            between[people] = np.swapaxes(features, 1, 2) @ weighted
+            used = counted > 0
+            gram += values[used].T @ weighted[used]
+            cross += weighted[used].T @ reward[used]
+        shared = SharedMoments(between, gram, cross, group, columns.shift_people(len(moments.gram), d))
+        return SharedDesign.of_moments(columns, shared, moments, self.centre_states(moments))
+
+    def fit_posteriors(
+        self,
+        moments: Moments,
+        walk: Walk | None,
+        *,
+        variance_left: float = 1.0,
+        prior: PlacedPrior | None = None,
+        design: SharedDesign | None = None,
+        unshared: Moments | None = None,
+        start: Floats | None = None,
+    ) -> tuple[Posterior, ...]:
+        """Of every response of everybody's moments; with a `walk` of everybody's last coefficients, with a `design` of
+        those at everybody's next decision point."""
+        basis = self.centre_states(moments)
         posteriors = []
         for response in range(moments.cross.shape[-1]):
             posterior = fit_mixed_effects(
@@ -296,16 +359,20 @@ class HorizonTask:
                 response=response,
                 basis=basis,
                 correlated=self.pooling.correlates,
+                alike=self.pooling.alike,
                 variance_left=variance_left,
                 prior=None if prior is None else (prior.mean, prior.scale),
+                shared=None if design is None else design.moments,
+                unshared=unshared,
+                start=start,
             )
             posteriors.append(posterior if walk is None else fit_random_walk(posterior, walk, response))
         return tuple(posteriors)
 
 
-def centre_people(logs: Trajectories) -> tuple[Floats, Floats]:
+def centre_people(logs: Trajectories, outcome: Floats) -> tuple[Floats, Floats]:
     """States and rewards of all rows, each from the participant's median, unless a variable takes few values."""
-    values = np.column_stack([logs.state, logs.outcome])
+    values = np.column_stack([logs.state, outcome])
     known = ~np.isnan(values)
     few = has_few_values(np.where(known, values, 0.0).T[None], known.T[None], FEW_VALUED)[0]
     medians = np.zeros((len(logs.participants), values.shape[1]))

@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
-from surefoot.errors import InputError
+from surefoot.errors import InputError, did_you_mean
 from surefoot.learning.part import Part, make_part
 from surefoot.learning.pooling.random_walk import ESTIMATE
 from surefoot.registry import Registry
 
 __all__ = ["POOLINGS", "Everyone", "Partial", "Person", "Pooling", "register_pooling"]
 
+TIMES = ("constant", "smooth")
+"""How effects may change over the study for everybody."""
 Block = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The positions of some fits, and the rows that each of them learns from, (fits, rows), −1 where padded."""
 
@@ -69,6 +71,16 @@ class Pooling(Part, ABC):
     @property
     def correlates(self) -> bool:
         """Whether people's coefficients may differ together."""
+        return False
+
+    @property
+    def alike(self) -> bool:
+        """Whether all people have the same coefficients."""
+        return self.shared
+
+    @property
+    def changes_together(self) -> bool:
+        """Whether effects may change over the study for everybody."""
         return False
 
     @property
@@ -159,6 +171,11 @@ class Partial(Person):
     random_walk: float | str | None = None
     """By which share of the variance between people a participant's coefficients vary from one decision point to the next,
     or `estimate`. The policy is then of their last ones."""
+    time: str = "constant"
+    """`smooth`: effects change over the participant's own time, for everybody alike, by an estimated random walk. The policy
+    is then of everybody's next decision point, and for somebody new of their first one."""
+    differences: bool = True
+    """Whether people's coefficients may differ; if not, policies differ in time alone."""
 
     @property
     def walk_step(self) -> float | str | None:
@@ -167,6 +184,14 @@ class Partial(Person):
     @property
     def correlates(self) -> bool:
         return self.correlated_differences
+
+    @property
+    def alike(self) -> bool:
+        return not self.differences
+
+    @property
+    def changes_together(self) -> bool:
+        return self.time == "smooth"
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -179,3 +204,12 @@ class Partial(Person):
             )
         if self.random_walk is not None and self.correlated_differences:
             raise InputError("random_walk is of differences that are independent; leave correlated_differences out")
+        if self.time not in TIMES:
+            raise InputError(f"time is {self.time!r}{did_you_mean(str(self.time), TIMES)}; choose from {list(TIMES)}")
+        if self.random_walk is not None and self.changes_together:
+            raise InputError(
+                "time = 'smooth' is for a change that is common to all, random_walk for changes of single people; leave out "
+                "one of them"
+            )
+        if not self.differences and (self.random_walk is not None or self.correlated_differences):
+            raise InputError("differences = false leaves no differences to walk or correlate; leave one of them out")

@@ -17,7 +17,15 @@ A prior β ~ N(0, s²), s in units of the outcome, adds σ² / s² to ζ, which 
 
 where the derivative of the likelihood of y alone, β integrated out, is zero.
 
-The search for Ψ: a few steps of EM, λ ← mean of b² and what is not known of it, are quick while Ψ is far too small. Newton's
+Columns Z that everybody shares, with random coefficients v in groups of one variance σ² λ_g each (a smooth baseline, effects
+that change over the study), join the fixed part F = [X, Z √λ]. With C = Lᵀ XᵀUZ √λ of a participant
+
+    A = [[Σ W + ζ, Σ M⁻¹C], [·, √λ ZᵀUZ √λ − Σ CᵀM⁻¹C + I]],   (β, v) = A⁻¹ (Σ M⁻¹m, √λ ZᵀUy − Σ CᵀM⁻¹m)
+
+and all else follows as before, with R = [W, M⁻¹C] where W meets A: bᵢ = M⁻¹m − R (β, v). A λ_g of zero is the model without
+these columns.
+
+The search for λ: a few steps of EM, λ ← mean of b² and what is not known of it, are quick while λ is far too small. Newton's
 method, which follows, is quick at the end, and on the boundary, where people do not differ in a coefficient and EM would
 crawl.
 """
@@ -38,11 +46,17 @@ ROUNDING = 1e-14
 """A residual sum of squares below this share of Σ y² is rounding."""
 NOTHING = 1e-12
 """A column whose square is less than this share of what it was before it was centred is constant."""
+UNEXPLAINED = 1e-6
+"""A shared column of whose square other columns leave less than this share tells nothing."""
 LEAST = 1e-12
 MOST = 1e8
 """λ = ψ / σ², counted in what one participant's decision points tell of a coefficient, is searched between these: at the
 first people do not differ, at the second they have nothing in common."""
+MOST_SHARED = 1e4
+"""The largest λ of a group of shared columns, counted in what all decision points tell of one: next to no shrinkage."""
 EM_STEPS = 3
+WARM = 1e-2
+"""A search that begins at a fit to similar data begins with this λ where it was zero and now would rise."""
 NEWTON_STEPS = 100
 FULL_STEPS = 2000
 NOISE_ROUNDS = 50
@@ -99,6 +113,58 @@ class Moments(PerParticipant):
 
 
 @dataclass(frozen=True, eq=False)
+class SharedMoments:
+    """Of columns Z whose random coefficients everybody shares."""
+
+    between: Array
+    """XᵀUZ, (people, d, columns)."""
+    gram: Array
+    """ZᵀUZ of all people, (columns, columns)."""
+    cross: Array
+    """ZᵀUY of all people, (columns, responses)."""
+    group: NDArray[np.int64]
+    """(columns,), from 0 on: the coefficients of a group have one variance."""
+    current: Array
+    """(people, d, columns): by which share of Z's coefficients those of a participant have moved by now."""
+
+    def subtract(self, coef: Array) -> SharedMoments:
+        """With Y − X w instead of Y; `coef` is w, (d, responses)."""
+        return replace(self, cross=self.cross - np.sum(np.swapaxes(self.between, 1, 2) @ coef, axis=0))
+
+    def recombine(self, moments: Moments, mixing: Array, removed: Array) -> SharedMoments:
+        """Of the columns Z H − X F instead of Z; `mixing` is H, (columns, columns), and `removed` F, (d, columns).
+
+        Of a column of which X explains all, rounding is left: it becomes zero.
+        """
+        between = self.between @ mixing
+        across = np.sum(between, axis=0).T @ removed
+        before = mixing.T @ self.gram @ mixing
+        gram = before - across - across.T + removed.T @ np.sum(moments.gram, axis=0) @ removed
+        informed = np.diagonal(gram) > UNEXPLAINED * np.diagonal(before)
+        return replace(
+            self,
+            between=(between - moments.gram @ removed) * informed,
+            gram=gram * (informed[:, None] & informed),
+            cross=(mixing.T @ self.cross - removed.T @ np.sum(moments.cross, axis=0)) * informed[:, None],
+            current=self.current @ mixing,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SharedPosterior:
+    """What is believed of the coefficients of columns that everybody shares."""
+
+    mean: Array
+    """(columns,)."""
+    covariance: Array
+    """(columns, columns)."""
+    with_population: Array
+    """The covariance with β, (d, columns)."""
+    variances: Array
+    """σ² λ of every group, (groups,)."""
+
+
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """What is believed of one output's coefficients: of the population, and of every participant."""
 
@@ -120,6 +186,10 @@ class Posterior:
     converged: bool
     likelihood: Likelihood
     """What it was found from."""
+    ratios: Array
+    """ψ / σ² of the columns in which Ψ is diagonal, then of the groups of shared columns: where the next search begins."""
+    shared: SharedPosterior | None = None
+    """Of columns that everybody shares, where there are any; `mean` then has what they add by now, `population` has not."""
     walk: float = 0.0
     """q: by which share of Ψ a participant's coefficients vary from one decision point to the next; `mean` is the last."""
 
@@ -156,10 +226,14 @@ class Likelihood:
     basis: Array
     """(d, d): columns of these coordinates in those of the moments."""
     moments: Moments
-    prior: Array | None = None
+    prior: Array | None
     """The part of ζ that is σ² / s² of a prior, (d, d)."""
-    held_noise: float | None = None
+    held_noise: float | None
     """σ², where it is not the best for every L, because ζ depends on it."""
+    unit: Array
+    """(d + groups,): the length of these columns in those of `basis` and of the shared columns as they came."""
+    shared: SharedMoments
+    """Of the columns that everybody shares, those of a group scaled alike; cross is of this output, (columns,)."""
 
     @classmethod
     def of_moments(
@@ -171,12 +245,15 @@ class Likelihood:
         variance_left: float = 1.0,
         *,
         prior: tuple[Array, float] | None = None,
+        shared: SharedMoments | None = None,
+        unshared: Moments | None = None,
     ) -> Likelihood:
-        """Of one response; `penalty` is ζ, (d,), `basis` says in which columns Ψ is diagonal, and `prior` holds 1 / s² of
-        every coefficient and σ².
+        """Of one response; `penalty` is ζ, (d,), `basis` says in which columns Ψ is diagonal, `prior` holds 1 / s² of every
+        coefficient and σ², and `shared` the moments of columns that everybody shares.
 
         Where outliers were cut off, the rest tells of too little noise, and Ψ would absorb what is missing: everybody's own
-        residual sum of squares is divided by the square of the share of the variance that was left.
+        residual sum of squares is divided by the square of the share of the variance that was left. `unshared` are moments
+        of outcomes less what shared columns explain, for these residuals.
         """
         gram = basis.T @ moments.gram @ basis
         size = np.diagonal(np.sum(gram, axis=0))
@@ -191,10 +268,17 @@ class Likelihood:
         basis = basis * np.where(informed, scale, 1.0)
         shrink = (basis.T * penalty) @ basis * (informed[:, None] & informed)
         given = _between(given, scale)
+        if shared is None:
+            shared = _share_nothing(*gram.shape[:2])
+        columns = np.bincount(shared.group, np.diagonal(shared.gram)) / np.maximum(np.bincount(shared.group), 1)
+        shared_unit = np.where(columns > 0, 1 / np.sqrt(np.where(columns > 0, columns, 1.0)), 0.0)
+        lengths = shared_unit[shared.group]
         squares = float(np.sum(moments.squares[:, response, response]))
         if variance_left < 1:
-            coefficients = moments.solve(penalty)[0][:, :, response]
-            left = squares - float(np.sum(coefficients * moments.cross[:, :, response]))
+            judged = moments if unshared is None else unshared
+            coefficients = judged.solve(penalty)[0][:, :, response]
+            left = float(np.sum(judged.squares[:, response, response]))
+            left -= float(np.sum(coefficients * judged.cross[:, :, response]))
             squares += (1 / variance_left**2 - 1) * left
         return cls(
             gram=_between(gram, scale),
@@ -206,6 +290,13 @@ class Likelihood:
             moments=moments,
             prior=None if prior is None else given,
             held_noise=None if prior is None else prior[1],
+            unit=np.append(np.where(informed, scale, 1.0), shared_unit),
+            shared=replace(
+                shared,
+                between=(basis.T @ shared.between) * (informed[:, None] * lengths),
+                gram=_between(shared.gram, lengths),
+                cross=shared.cross[:, response] * lengths if len(lengths) else np.zeros(0),
+            ),
         )
 
     @property
@@ -213,8 +304,26 @@ class Likelihood:
         """Those with decision points."""
         return int(np.any(self.gram != 0, axis=(1, 2)).sum())
 
-    def at(self, root: Array) -> LikelihoodPoint:
-        """At L = diag(root), or at L itself, (d, d)."""
+    @property
+    def groups(self) -> NDArray[np.float64]:
+        """(groups, columns): which shared columns belong to which group."""
+        groups = len(self.unit) - self.gram.shape[-1]
+        return np.asarray(self.shared.group == np.arange(groups)[:, None], dtype=np.float64)
+
+    @property
+    def informed(self) -> NDArray[np.bool_]:
+        """Variances of which the data tell anything, (d + groups,)."""
+        return np.append(np.diagonal(np.sum(self.gram, axis=0)) > 0, np.diagonal(self.shared.gram) @ self.groups.T > 0)
+
+    @property
+    def most(self) -> NDArray[np.float64]:
+        """The largest λ of the search, (d + groups,)."""
+        d = self.gram.shape[-1]
+        return np.append(np.full(d, MOST), np.full(len(self.unit) - d, MOST_SHARED))
+
+    def at(self, root: Array, shared_root: Array | None = None) -> LikelihoodPoint:
+        """At L = diag(root), or at L itself, (d, d), and at √λ of the groups of shared columns."""
+        shared_root = np.zeros(len(self.groups)) if shared_root is None else shared_root
         cross = _times(self.cross, root)
         inverse = np.empty_like(self.gram)
         reliability = np.empty_like(self.gram)
@@ -225,22 +334,64 @@ class Likelihood:
             inverse[people], log_determinant[people] = invert_definite(np.eye(d) + inner)
             reliability[people] = inner @ inverse[people]
         right = (inverse @ cross[..., None])[..., 0]
-        systems, log_determinants = invert((np.sum(reliability, axis=0) + _between(self.penalty, root))[None])
-        system = systems[0]
-        pull = np.sum(right, axis=0)
+        lengths = shared_root[self.shared.group]
+        between = np.swapaxes(_times(np.swapaxes(self.shared.between, 1, 2), root), 1, 2) * lengths
+        explained = inverse @ between
+        columns = len(lengths)
+        information = np.empty((d + columns, d + columns))
+        information[:d, :d] = np.sum(reliability, axis=0) + _between(self.penalty, root)
+        information[:d, d:] = np.sum(explained, axis=0)
+        information[d:, :d] = information[:d, d:].T
+        flat = (len(right) * d, columns)
+        information[d:, d:] = _between(self.shared.gram, lengths) - between.reshape(flat).T @ explained.reshape(flat)
+        pull = np.append(np.sum(right, axis=0), self.shared.cross * lengths - between.reshape(flat).T @ right.ravel())
+        system, system_determinant = _invert_bordered(information, d)
         beta = system @ pull
         left = self.squares - float(np.sum(cross * right)) - float(np.sum(pull * beta))
         left = max(left, ROUNDING * self.squares, float(np.finfo(np.float64).tiny))
         noise = left / self.free if self.held_noise is None else self.held_noise
         # log det A is that of these coordinates; columns that were dropped have no part in it.
-        lengths = (root if root.ndim == 1 else np.diagonal(root))[np.diagonal(system) > 0]
+        widths = (root if root.ndim == 1 else np.diagonal(root))[np.diagonal(system)[:d] > 0]
         noise_term = self.free * float(np.log(noise)) if self.held_noise is None else left / noise
-        deviance = (
-            float(np.sum(log_determinant)) + float(log_determinants[0]) - 2 * float(np.log(lengths).sum()) + noise_term
-        )
+        deviance = float(np.sum(log_determinant)) + system_determinant - 2 * float(np.log(widths).sum()) + noise_term
+        pulled = np.concatenate([reliability, explained], axis=-1)
         return LikelihoodPoint(
-            self, root, inverse, reliability, right - reliability @ beta, system, beta, noise, deviance, left
+            likelihood=self,
+            root=root,
+            shared_root=shared_root,
+            inverse=inverse,
+            reliability=reliability,
+            pulled=pulled,
+            deviation=right - pulled @ beta,
+            information=information,
+            system=system,
+            beta=beta,
+            noise=noise,
+            deviance=deviance,
+            left=left,
         )
+
+
+def _share_nothing(people: int, d: int) -> SharedMoments:
+    """Moments of no columns."""
+    empty = np.zeros((people, d, 0))
+    return SharedMoments(empty, np.zeros((0, 0)), np.zeros((0, 1)), np.zeros(0, dtype=np.int64), empty)
+
+
+def _invert_bordered(information: Array, d: int) -> tuple[Array, float]:
+    """A⁻¹ and log det A of A = `information`, plus I for all columns after the first d; of these some may be dropped."""
+    columns = len(information) - d
+    corner = np.linalg.cholesky(information[d:, d:] + np.eye(columns))
+    half = np.linalg.solve(corner, np.concatenate([information[d:, :d], np.eye(columns)], axis=1))
+    toward = half[:, d:].T @ half[:, :d]
+    firsts, determinants = invert((information[:d, :d] - half[:, :d].T @ half[:, :d])[None])
+    first = firsts[0]
+    system = np.empty_like(information)
+    system[:d, :d] = first
+    system[d:, :d] = -toward @ first
+    system[:d, d:] = system[d:, :d].T
+    system[d:, d:] = half[:, d:].T @ half[:, d:] + toward @ first @ toward.T
+    return system, float(determinants[0]) + 2 * float(np.log(np.diagonal(corner)).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,15 +400,22 @@ class LikelihoodPoint:
 
     likelihood: Likelihood
     root: Array
+    shared_root: Array
+    """√λ of the groups of shared columns, (groups,)."""
     inverse: Array
     """M⁻¹, (people, d, d)."""
     reliability: Array
     """W, (people, d, d)."""
+    pulled: Array
+    """R = [W, M⁻¹C], (people, d, d + columns)."""
     deviation: Array
     """bᵢ, (people, d)."""
+    information: Array
+    """A without the I of the shared columns."""
     system: Array
-    """A⁻¹, (d, d)."""
+    """A⁻¹, (d + columns, d + columns)."""
     beta: Array
+    """β and v, (d + columns,)."""
     noise: float
     deviance: float
     left: float
@@ -265,68 +423,102 @@ class LikelihoodPoint:
 
     @property
     def scale(self) -> NDArray[np.float64]:
-        """λ of a diagonal L."""
-        return np.asarray(self.root**2)
+        """λ of a diagonal L and of the groups."""
+        return np.append(self.root, self.shared_root) ** 2
 
     def estimate_noise(self) -> float:
         """The best σ² for this L, and this β, with the part of ζ that a prior has."""
         prior = _between(self.likelihood.prior, self.root)
-        paid = float(np.sum(self.beta * (prior @ self.beta)))
-        return (self.left - paid) / (self.likelihood.free + float(np.sum(self.system * prior)))
+        d = len(prior)
+        paid = float(np.sum(self.beta[:d] * (prior @ self.beta[:d])))
+        return (self.left - paid) / (self.likelihood.free + float(np.sum(self.system[:d, :d] * prior)))
 
     def slope(self) -> Array:
-        """Of the deviance in L Lᵀ, at I of these coordinates: Σ W − W A⁻¹ W − b bᵀ / σ², (d, d)."""
-        d = self.reliability.shape[-1]
-        explained = (self.system @ self.reliability).reshape(-1, d).T @ self.reliability.reshape(-1, d)
+        """Of the deviance in L Lᵀ, at I of these coordinates: Σ W − R A⁻¹ Rᵀ − b bᵀ / σ², (d, d)."""
+        explained = np.sum(self.pulled @ self.system @ np.swapaxes(self.pulled, 1, 2), axis=0)
         return np.sum(self.reliability, axis=0) - explained - self.deviation.T @ self.deviation / self.noise
 
     def diagonal_slope(self) -> Array:
-        """The diagonal of `slope`, for less."""
+        """Of the deviance in log λ, (d + groups,); of L it is the diagonal of `slope`, for less."""
         total = -np.sum(self.deviation**2, axis=0) / self.noise
-        for people in split_people(self.reliability, self.reliability.shape[-1] ** 2):
+        for people in split_people(self.reliability, self.pulled.shape[-1] ** 2):
+            r = self.pulled[people]
             w = self.reliability[people]
-            total = total + np.diagonal(np.sum(w, axis=0)) - np.sum(np.sum((w @ self.system) * w, axis=2), axis=0)
-        return total
+            total = total + np.diagonal(np.sum(w, axis=0)) - np.sum(np.sum((r @ self.system) * r, axis=2), axis=0)
+        d = len(total)
+        # I − A⁻¹ is A⁻¹ (A − I), which is exact where λ is next to nothing.
+        reliability = np.sum(self.system[d:] * self.information[d:], axis=1)
+        return np.append(total, self.likelihood.groups @ (reliability - self.beta[d:] ** 2 / self.noise))
 
     def curvature(self) -> tuple[Array, Array]:
-        """Second derivatives of the deviance in λ, times λλᵀ, (d, d), and a positive semi-definite stand-in (the average
-        information of Gilmour, Thompson and Cullis, 1995)."""
+        """Second derivatives of the deviance in λ, times λλᵀ, (d + groups, d + groups), and a positive semi-definite
+        stand-in (the average information of Gilmour, Thompson and Cullis, 1995)."""
         d = self.reliability.shape[-1]
-        rows = np.swapaxes(self.reliability, 0, 1)
+        groups = self.likelihood.groups
+        size = d + len(groups)
+        expected = np.zeros((size, size))
+        rows = np.swapaxes(self.pulled, 0, 1)
         between = self.system @ (np.swapaxes(rows, 1, 2) @ rows)
-        expected = between.reshape(d, d * d) @ np.swapaxes(between, 1, 2).reshape(d, d * d).T
-        quadratic = np.zeros((d, d))
-        pulled = np.zeros((d, d))
-        for people in split_people(self.reliability, d**2):
+        expected[:d, :d] = between.reshape(d, -1) @ np.swapaxes(between, 1, 2).reshape(d, -1).T
+        quadratic = np.zeros((size, size))
+        pulled = np.zeros((len(self.beta), size))
+        for people in split_people(self.reliability, self.pulled.shape[-1] ** 2):
             w = self.reliability[people]
+            r = self.pulled[people]
             off = self.deviation[people]
-            expected = expected + np.sum(w * (w - 2 * (w @ self.system @ w)), axis=0)
-            pull = w * off[:, None, :]
-            pulled += np.sum(pull, axis=0)
-            quadratic += np.sum(pull * off[:, :, None], axis=0)
+            toward = r @ self.system
+            expected[:d, :d] += np.sum(w * (w - 2 * (toward @ np.swapaxes(r, 1, 2))), axis=0)
+            expected[:d, d:] += np.sum(toward[..., d:] ** 2, axis=0) @ groups.T
+            quadratic[:d, :d] += np.sum(w * off[:, None, :] * off[:, :, None], axis=0)
+            pulled[:, :d] += np.sum(r * off[:, :, None], axis=0).T
+        expected[d:, :d] = expected[:d, d:].T
+        known = self.system[d:, d:] @ self.information[d:, d:] + self.system[d:, :d] @ self.information[:d, d:]
+        across = np.where(groups.T @ groups > 0, known, self.system[d:, d:])
+        expected[d:, d:] = groups @ across**2 @ groups.T
+        pulled[d:, d:] = -self.beta[d:, None] * groups.T
+        quadratic[d:, d:] = np.diag(groups @ self.beta[d:] ** 2)
         average = (quadratic - pulled.T @ self.system @ pulled) / self.noise
         exact = 2 * average - expected
         if self.likelihood.held_noise is not None:
             return exact, average
-        squares = np.sum(self.deviation**2, axis=0) / self.noise
+        squares = np.append(np.sum(self.deviation**2, axis=0), groups @ self.beta[d:] ** 2) / self.noise
         noise_term = squares[:, None] * squares / self.likelihood.free
         return exact - noise_term, average - noise_term
 
     def posterior(self, n_iter: int, converged: bool) -> Posterior:
         """In the coordinates of the moments; where λ is the least that is searched, Ψ is zero."""
-        transform = _times(self.likelihood.basis, self.root)
-        differs = transform * (self.scale > LEAST) if self.root.ndim == 1 else transform
+        likelihood = self.likelihood
+        d = len(self.root)
+        transform = _times(likelihood.basis, self.root)
+        differs = transform * (self.root**2 > LEAST) if self.root.ndim == 1 else transform
+        # Coefficients of shared columns as they came are these times v.
+        lengths = (self.shared_root * likelihood.unit[d:])[likelihood.shared.group]
+        current = likelihood.shared.current * lengths
+        moved = np.concatenate([transform @ self.inverse, current - transform @ self.pulled[..., d:]], axis=-1)
+        covariance = transform @ self.inverse @ transform.T + moved @ self.system @ np.swapaxes(moved, 1, 2)
+        across = transform @ self.system[:d, d:] * lengths
+        diagonal = self.root if self.root.ndim == 1 else np.sqrt(np.sum(self.root**2, axis=1))
+        variances = np.append(diagonal, self.shared_root) ** 2 * likelihood.unit**2
         return Posterior(
-            population=transform @ self.beta,
-            population_covariance=self.noise * (transform @ self.system @ transform.T),
+            population=transform @ self.beta[:d],
+            population_covariance=self.noise * (transform @ self.system[:d, :d] @ transform.T),
             spread=self.noise * (differs @ differs.T),
             noise=self.noise,
-            mean=(self.beta + self.deviation) @ transform.T,
-            covariance=self.noise * (transform @ (self.inverse + self.inverse @ self.system @ self.inverse) @ transform.T),
+            mean=(self.beta[:d] + self.deviation) @ transform.T + current @ self.beta[d:],
+            covariance=self.noise * covariance,
             deviance=self.deviance,
             n_iter=n_iter,
             converged=converged,
-            likelihood=self.likelihood,
+            likelihood=likelihood,
+            ratios=variances,
+            shared=SharedPosterior(
+                mean=lengths * self.beta[d:],
+                covariance=self.noise * _between(self.system[d:, d:], lengths),
+                with_population=self.noise * across,
+                variances=self.noise * variances[d:] * (self.shared_root**2 > LEAST),
+            )
+            if len(lengths)
+            else None,
         )
 
 
@@ -337,15 +529,21 @@ def fit_mixed_effects(
     response: int = 0,
     basis: Array | None = None,
     correlated: bool = False,
+    alike: bool = False,
     variance_left: float = 1.0,
     prior: tuple[Array, Array] | None = None,
+    shared: SharedMoments | None = None,
+    unshared: Moments | None = None,
+    start: Array | None = None,
 ) -> Posterior:
     """β, Ψ, σ² and everybody's coefficients, from everybody's moments.
 
-    `penalty` is ζ of β, (d,). Ψ is diagonal in the columns of `basis` (d, d), or full if `correlated`; with 50 people a
-    diagonal one is closer to the truth. `variance_left` is the share of the noise's variance that the critic left, where it
-    cuts into noise without outliers. `prior` holds mean and standard deviation of every coefficient of β, +∞ where nothing
-    is known of it but ζ. A participant without decision points is believed to be like somebody new.
+    `penalty` is ζ of β, (d,). Ψ is diagonal in the columns of `basis` (d, d), full if `correlated`, or zero if people are
+    `alike`; with 50 people a diagonal one is closer to the truth. `variance_left` is the share of the noise's variance that
+    the critic left, where it cuts into noise without outliers. `prior` holds mean and standard deviation of every
+    coefficient of β, +∞ where nothing is known of it but ζ. `shared` are the moments of columns that everybody shares, and
+    `unshared` those of outcomes less what such columns explain, of which `variance_left` is. `start` holds `ratios` of a fit
+    to similar data. A participant without decision points is believed to be like somebody new.
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.ones((200, 20, 1))
@@ -356,16 +554,21 @@ def fit_mixed_effects(
     """
     data = (response, penalty, np.eye(moments.gram.shape[-1]) if basis is None else basis, variance_left)
     if prior is None:
-        best, steps, converged = _search(Likelihood.of_moments(moments, *data), correlated)
+        likelihood = Likelihood.of_moments(moments, *data, shared=shared, unshared=unshared)
+        best, steps, converged = _search(likelihood, correlated, alike, start)
         return best.posterior(steps, converged)
     # In deviations from its mean a prior is a penalty σ² / s²: Ψ and σ² in turn, until σ² stays.
     mean, scale = prior
     deviations = moments.subtract(mean[:, None])
-    best, steps, _ = _search(Likelihood.of_moments(deviations, *data), correlated)
+    shared = None if shared is None else shared.subtract(mean[:, None])
+    unshared = None if unshared is None else unshared.subtract(mean[:, None])
+    best, steps, _ = _search(
+        Likelihood.of_moments(deviations, *data, shared=shared, unshared=unshared), correlated, alike, start
+    )
     noise = best.noise
     for _ in range(NOISE_ROUNDS):
-        likelihood = Likelihood.of_moments(deviations, *data, prior=(1 / scale**2, noise))
-        best, round_steps, converged = _search(likelihood, correlated)
+        likelihood = Likelihood.of_moments(deviations, *data, prior=(1 / scale**2, noise), shared=shared, unshared=unshared)
+        best, round_steps, converged = _search(likelihood, correlated, alike, start)
         steps = steps + round_steps
         before = noise
         noise = best.estimate_noise()
@@ -381,15 +584,23 @@ def fit_mixed_effects(
     )
 
 
-def _search(likelihood: Likelihood, correlated: bool) -> tuple[LikelihoodPoint, int, bool]:
+def _search(
+    likelihood: Likelihood, correlated: bool, alike: bool, ratios: Array | None
+) -> tuple[LikelihoodPoint, int, bool]:
     """The best L, diagonal or full, how many were tried, and whether the search ended."""
-    best, steps, converged = search_spread(likelihood)
-    if not correlated or likelihood.people < 2:
+    d = likelihood.gram.shape[-1]
+    held = np.full(len(likelihood.unit), np.nan)
+    if alike:
+        held[:d] = LEAST
+    start = None
+    if ratios is not None and len(ratios) == len(likelihood.unit):
+        start = np.clip(ratios / np.where(likelihood.unit > 0, likelihood.unit, 1.0) ** 2, LEAST, likelihood.most)
+    best, steps, converged = search_spread(likelihood, held, start)
+    if not correlated or alike or likelihood.people < 2:
         return best, steps, converged
     # L in full, from the best diagonal one, by the slope of the deviance alone.
     from scipy.optimize import minimize
 
-    d = likelihood.gram.shape[-1]
     lower = np.tril_indices(d)
 
     def fill(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -399,34 +610,45 @@ def _search(likelihood: Likelihood, correlated: bool) -> tuple[LikelihoodPoint, 
 
     def deviance(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         root = fill(values)
-        point = likelihood.at(root)
+        point = likelihood.at(root, best.shared_root)
         return point.deviance, np.asarray(2 * np.linalg.solve(root.T, point.slope())[lower], dtype=np.float64)
 
     first = np.diag(np.maximum(best.root, 1e-3))[lower]
     bounds = [(LEAST_FULL, None) if row == column else (None, None) for row, column in zip(*lower, strict=True)]
     options = {"maxiter": FULL_STEPS, "maxfun": 2 * FULL_STEPS, "ftol": 1e-12, "gtol": 1e-6, "maxcor": 50}
     optimum = minimize(deviance, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return likelihood.at(fill(optimum.x)), steps + int(optimum.nfev), bool(optimum.success)
+    full = likelihood.at(fill(optimum.x), best.shared_root)
+    return full, steps + int(optimum.nfev), bool(optimum.success)
 
 
 def search_spread(
     likelihood: Likelihood, held: NDArray[np.float64] | None = None, start: NDArray[np.float64] | None = None
 ) -> tuple[LikelihoodPoint, int, bool]:
-    """The diagonal of L with the lowest deviance, how many were tried, and whether the search ended.
+    """The diagonal of L, and the λ of groups, with the lowest deviance, how many were tried, and whether the search ended.
 
     `held` holds λ where it is not NaN; with a `start` Newton's method begins there.
     """
-    informed = np.diagonal(np.sum(likelihood.gram, axis=0)) > 0
+    informed = likelihood.informed
+    d = likelihood.gram.shape[-1]
     held = np.full(len(informed), np.nan) if held is None else held
-    searched = informed & np.isnan(held) & (likelihood.people > 1)
+    enough = np.append(np.full(d, likelihood.people > 1), np.ones(len(informed) - d, dtype=bool))
+    searched = informed & np.isnan(held) & enough
+    # How many coefficients a variance is of.
+    counts = np.append(np.full(d, float(likelihood.people)), likelihood.groups.sum(axis=1))
 
     def at(scale: NDArray[np.float64]) -> LikelihoodPoint:
-        return likelihood.at(np.sqrt(scale))
+        root = np.sqrt(scale)
+        return likelihood.at(root[:d], root[d:])
 
     now = at(np.where(searched, 1.0 if start is None else start, np.where(np.isnan(held), LEAST, held)))
     for _ in range(EM_STEPS if start is None else 0):
         slope = now.diagonal_slope()
-        now = at(np.where(searched, (now.scale * (1 - slope / likelihood.people)).clip(LEAST, MOST), now.scale))
+        now = at(np.where(searched, (now.scale * (1 - slope / counts)).clip(LEAST, likelihood.most), now.scale))
+    asleep = searched & (now.scale <= LEAST)
+    if start is not None and asleep.any():
+        # What was zero before need not stay so, and Newton's method wakes slowly from nothing.
+        awake = asleep & (now.diagonal_slope() < 0)
+        now = at(np.where(awake, WARM, now.scale)) if awake.any() else now
     damping = 0.0
     before = np.inf
     for steps in range(EM_STEPS + 1, NEWTON_STEPS):
@@ -436,7 +658,7 @@ def search_spread(
         # Where a step is rounding, the next one promises no less.
         if promised < PROMISED**2 or (promised < rounding and promised > before / 2):
             return now, steps, True
-        trial = at(np.where(searched, (now.scale * (1 + change)).clip(LEAST, MOST), now.scale))
+        trial = at(np.where(searched, (now.scale * (1 + change)).clip(LEAST, likelihood.most), now.scale))
         if trial.deviance <= now.deviance + rounding:
             now = trial
             before = promised
@@ -457,7 +679,9 @@ def _newton_step(point: LikelihoodPoint, searched: NDArray[np.bool_], damping: f
     slope = point.diagonal_slope()
     exact, average = point.curvature()
     change = np.zeros_like(scale)
-    moving = np.flatnonzero(searched & ~((scale <= LEAST) & (slope >= 0)) & ~((scale >= MOST) & (slope <= 0)))
+    moving = np.flatnonzero(
+        searched & ~((scale <= LEAST) & (slope >= 0)) & ~((scale >= point.likelihood.most) & (slope <= 0))
+    )
     if not moving.size or (np.abs(slope[moving]) < FLAT * (scale[moving] > LEAST)).all():
         return change, 0.0
     downhill = -slope[moving]
@@ -491,9 +715,9 @@ def profile_spread(posterior: Posterior) -> SpreadIntervals:
     likelihood = posterior.likelihood
     best = search_spread(likelihood)[0]
     scale = best.scale
-    ends = np.zeros((2, len(scale)))
-    informed = np.diagonal(np.sum(likelihood.gram, axis=0)) > 0
-    for coefficient in np.flatnonzero(informed & (likelihood.people > 1)).tolist():
+    ends = np.zeros((2, likelihood.gram.shape[-1]))
+    d = likelihood.gram.shape[-1]
+    for coefficient in np.flatnonzero(likelihood.informed[:d] & (likelihood.people > 1)).tolist():
 
         def excess(logarithm: float, coefficient: int = coefficient) -> float:
             held = np.full(len(scale), np.nan)
@@ -510,4 +734,5 @@ def profile_spread(posterior: Posterior) -> SpreadIntervals:
                 start -= 1.0
             ends[0, coefficient] = np.exp(brentq(excess, start - 1.0, start, xtol=1e-3))
     unit = best.noise**0.5 * np.abs(np.diagonal(likelihood.basis))
-    return SpreadIntervals(unit * np.sqrt(np.where(scale > LEAST, scale, 0.0)), *(unit * np.sqrt(ends)))
+    deviation = np.sqrt(np.where(scale > LEAST, scale, 0.0)[:d])
+    return SpreadIntervals(unit * deviation, *(unit * np.sqrt(ends)))

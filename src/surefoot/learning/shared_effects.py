@@ -1,0 +1,238 @@
+"""What everybody shares beyond the population's coefficients: effects that change over the study, and a smooth baseline.
+
+    y = x_0(s)ᵀ αᵢ + g(s) + a zᵀ(θ + uᵢ + γ_t) + e,   z = [1, s]
+
+γ_t is a random walk over the participant's own time, t decision points after their first one, at which it is zero. It walks
+from knot to knot of at most `MOST_INTERVALS` intervals, in independent steps N(0, diag σ_γ²) of the coefficients of centred
+states, and is linear in between. Each coefficient of the effect has a variance of its own, and the features of the baseline
+have one; all are estimated, and zero where nothing changes (`mixed_effects`).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.data.trajectories import Trajectories
+from surefoot.learning.baselines import Baseline
+from surefoot.learning.batch import count_back
+from surefoot.learning.penalties import FitScales, StandardUnits
+from surefoot.learning.pooling.mixed_effects import Moments, Posterior, SharedMoments, SharedPosterior
+
+Floats = NDArray[np.float64]
+MOST_INTERVALS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class StudyTime:
+    """Everybody's own time in decision points from their first one on, cut into intervals of equal length."""
+
+    position: Floats
+    """Of every row: how many logged decision points of the participant, available or not, come before it."""
+    following: Floats
+    """Of everybody's next decision point, (people,)."""
+    intervals: int
+    points: int
+    """Decision points in an interval."""
+
+    @classmethod
+    def of_logs(cls, logs: Trajectories, most: int = MOST_INTERVALS) -> "StudyTime":
+        """With at most so many intervals up to the last participant's next decision point.
+
+        >>> logs = Trajectories.from_arrays(np.zeros((1, 5, 1)), np.ones((1, 5)), np.zeros((1, 5)))
+        >>> StudyTime.of_logs(logs, most=3).ramps(np.array([0.0, 1.0, 5.0]))
+        array([[0. , 0. , 0. ],
+               [0.5, 0. , 0. ],
+               [1. , 1. , 0.5]])
+        """
+        lengths = np.diff(logs.starts)
+        position = lengths[logs.participant_index] - 1 - count_back(logs)
+        points = max(-(-int(lengths.max(initial=1)) // most), 1)
+        intervals = -(-int(lengths.max(initial=1)) // points)
+        return cls(position.astype(np.float64), lengths.astype(np.float64), intervals, points)
+
+    def ramps(self, time: Floats) -> Floats:
+        """Which share of the walk's step in every interval has been made by then, (…, intervals)."""
+        return np.clip(np.asarray(time)[..., None] / self.points - np.arange(self.intervals), 0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedColumns:
+    """The columns of the baseline and of the effects' walk: B(s), then every feature of an effect times every ramp."""
+
+    baseline: Baseline
+    scaling: FitScales
+    """Of the states in the baseline."""
+    sees: Floats
+    effects: slice
+    """The features x(s, a) of the effects."""
+    time: StudyTime | None
+    """None where effects do not change."""
+
+    @classmethod
+    def of_logs(cls, logs: Trajectories, baseline: Baseline, sees: Floats, *, changing: bool) -> "SharedColumns":
+        rows = logs.order[logs.usable[logs.order]]
+        scaling = StandardUnits().measure(logs.state[rows][None], logs.outcome[rows][None], np.ones((1, len(rows))))
+        size = len(logs.state_names) + 1
+        return cls(
+            baseline=baseline,
+            scaling=scaling,
+            sees=sees,
+            effects=slice(size, size * logs.actions),
+            time=StudyTime.of_logs(logs) if changing else None,
+        )
+
+    @cached_property
+    def directions(self) -> Floats:
+        """Of the baseline's cosines and sines, (variables, directions)."""
+        return self.baseline.draw_directions(len(self.sees))
+
+    @property
+    def curves(self) -> int:
+        """How many columns the baseline has."""
+        return 2 * int(self.directions.shape[1])
+
+    @cached_property
+    def group(self) -> NDArray[np.int64]:
+        """The baseline's columns first, then those of every coefficient of an effect."""
+        steps = 0 if self.time is None else self.time.intervals
+        coefficients = np.arange(self.effects.stop - self.effects.start)
+        return np.append(np.zeros(self.curves, dtype=np.int64), np.tile(coefficients + (self.curves > 0), steps))
+
+    def curve(self, state: Floats) -> Floats:
+        """B(s), (…, columns): cosine and sine of the standardised state along every direction."""
+        flat = self.scaling.standardise(state.reshape(1, -1, state.shape[-1]), self.sees)[0]
+        angles = flat @ self.directions
+        return np.concatenate([np.cos(angles), np.sin(angles)], axis=-1).reshape(*state.shape[:-1], -1)
+
+    def values(self, state: Floats, features: Floats, rows: NDArray[np.int64]) -> Floats:
+        """Z of rows (people, decision points), of states and features x(s, a) of the same shape."""
+        columns = [self.curve(state)]
+        if self.time is not None:
+            ramps = self.time.ramps(self.time.position[rows])
+            columns.append((ramps[..., :, None] * features[..., None, self.effects]).reshape(*rows.shape, -1))
+        return np.concatenate(columns, axis=-1)
+
+    def shift_people(self, people: int, d: int) -> Floats:
+        """What the walk's columns add to everybody's coefficients by their next decision point, (people, d, columns)."""
+        return self.shift(np.zeros(people) if self.time is None else self.time.following, d)
+
+    def shift(self, time: Floats, d: int) -> Floats:
+        """What the walk's columns add to the coefficients by then, (…, d, columns)."""
+        effects = self.effects.stop - self.effects.start
+        moved = np.zeros((*np.shape(time), d, len(self.group)))
+        if self.time is not None:
+            steps = self.time.ramps(time)[..., None, :, None] * np.eye(effects)[:, None, :]
+            moved[..., self.effects, self.curves :] = steps.reshape(*np.shape(time), effects, -1)
+        return moved
+
+
+@dataclass(frozen=True, eq=False)
+class SharedDesign:
+    """Shared columns as they are fitted: Z H − X F, for walks of coefficients of centred states and a baseline without a
+    linear part."""
+
+    columns: SharedColumns
+    moments: SharedMoments
+    mixing: Floats
+    """H, (columns, columns)."""
+    removed: Floats
+    """F, (d, columns)."""
+
+    @classmethod
+    def of_moments(cls, columns: SharedColumns, raw: SharedMoments, moments: Moments, basis: Floats) -> "SharedDesign":
+        """`raw` is of Z, and `basis` holds the coefficients of centred states in its columns, (d, d)."""
+        curves = columns.curves
+        steps = 0 if columns.time is None else columns.time.intervals
+        mixing = np.eye(len(raw.group))
+        mixing[curves:, curves:] = np.kron(np.eye(steps), basis[columns.effects, columns.effects])
+        removed = np.zeros((len(basis), len(mixing)))
+        linear = slice(0, columns.effects.start)
+        total = moments.gram.sum(axis=0)[linear, linear]
+        across = raw.between.sum(axis=0)[linear, :curves]
+        removed[linear, :curves] = np.linalg.lstsq(total, across, rcond=1e-10)[0]
+        return cls(columns, raw.recombine(moments, mixing, removed), mixing, removed)
+
+    def find_baseline(self, posterior: SharedPosterior, state: Floats) -> Floats:
+        """ĝ at states (rows, variables)."""
+        coefficients = posterior.mean[: self.columns.curves]
+        linear = self.removed[: self.columns.effects.start, : self.columns.curves] @ coefficients
+        seen = state * self.columns.sees
+        return np.asarray(self.columns.curve(state) @ coefficients - linear[0] - seen @ linear[1:])
+
+    def fit_rows(self, posterior: Posterior, logs: Trajectories, features: Floats) -> "SharedFit | None":
+        """What is shared at every row, whose features x(s, a) these are; None where nothing is shared."""
+        shared = posterior.shared
+        if shared is None:
+            return None
+        d = features.shape[-1]
+        change = np.zeros((len(logs), d))
+        walk = None
+        if self.columns.time is not None:
+            time = self.columns.time
+            walk = TimeEffects.of_posterior(self, posterior, logs)
+            steps = self.mixing[self.columns.curves :, self.columns.curves :] @ shared.mean[self.columns.curves :]
+            steps = steps.reshape(time.intervals, -1)
+            moved = time.ramps(time.position) - time.ramps(time.following)[logs.participant_index]
+            change[:, self.columns.effects] = moved @ steps
+        known = np.nan_to_num(logs.state)
+        baseline = self.find_baseline(shared, known) if self.columns.curves else np.zeros(len(logs))
+        return SharedFit(baseline, change, baseline + (features * change).sum(axis=1), walk)
+
+
+@dataclass(frozen=True, eq=False)
+class TimeEffects:
+    """How effects change over a participant's time for everybody: γ_t, zero at their first decision point."""
+
+    times: NDArray[np.int64]
+    """t: decision points after the participant's first one, (times,)."""
+    mean: Floats
+    """γ_t, (times, coefficients): for every action its intercept, then its state variables."""
+    covariance: Floats
+    """(times, coefficients, coefficients)."""
+    effect_mean: Floats
+    """θ + γ_t, of the population, as `mean`."""
+    effect_covariance: Floats
+    variances: Floats
+    """Of a step of the walk from knot to knot, (coefficients,), of centred states; zero where nothing changes."""
+    points: int
+    """Decision points between two knots."""
+
+    @classmethod
+    def of_posterior(cls, design: SharedDesign, posterior: Posterior, logs: Trajectories) -> "TimeEffects":
+        """With the posterior's uncertainty, in which variances are taken as known."""
+        columns = design.columns
+        shared = posterior.shared
+        time = columns.time
+        if shared is None or time is None:
+            raise ValueError("effects do not change in this fit")
+        times = np.arange(int(time.following.max(initial=0)) + 1)
+        d = len(design.removed)
+        shift = (columns.shift(times.astype(np.float64), d) @ design.mixing)[:, columns.effects]
+        across = shift @ np.swapaxes(shared.with_population[columns.effects], 0, 1)
+        covariance = shift @ shared.covariance @ np.swapaxes(shift, 1, 2)
+        first = np.asarray(posterior.population_covariance)[columns.effects, columns.effects]
+        mean = shift @ shared.mean
+        return cls(
+            times=times,
+            mean=mean,
+            covariance=covariance,
+            effect_mean=posterior.population[columns.effects] + mean,
+            effect_covariance=covariance + first + across + np.swapaxes(across, 1, 2),
+            variances=shared.variances[int(columns.curves > 0) :],
+            points=time.points,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SharedFit:
+    """What everybody shares at every row of the logs."""
+
+    baseline: Floats
+    """ĝ: the baseline without its linear part, (rows,)."""
+    change: Floats
+    """How the row's coefficients differ from those at the participant's next decision point, (rows, d)."""
+    offset: Floats
+    """What both add to the expected outcome, (rows,)."""
+    time_effects: TimeEffects | None

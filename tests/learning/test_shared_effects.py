@@ -1,0 +1,168 @@
+"""Effects that change for everybody, and a baseline of any shape, from a method's point of view."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import surefoot as sf
+from surefoot.data.trajectories import Trajectories
+from surefoot.learning.baselines import Smooth
+from surefoot.learning.shared_effects import StudyTime
+
+SMOOTH = {"pooling": {"name": "partial", "time": "smooth"}, "baseline": "smooth"}
+FADING = np.array([2.0, -1.0])
+
+
+def fade(time, points):
+    """What the effect's intercept has lost by then."""
+    return -FADING[0] * time / points
+
+
+def draw_logs(people=20, points=40, seed=0, *, fading=True, curve=3.0, artefacts=0.0):
+    """One state; an effect of 2 − s that loses its intercept over the study, and a sine as baseline."""
+    rng = np.random.default_rng(seed)
+    state = rng.uniform(-2, 2, (people, points, 1))
+    action = rng.integers(0, 2, (people, points))
+    time = np.arange(points)
+    effect = FADING[0] + FADING[1] * state[..., 0] + fade(time, points) * fading
+    outcome = curve * np.sin(2 * state[..., 0]) + action * (effect + 0.3 * rng.standard_normal((people, 1)))
+    outcome = outcome + rng.standard_normal((people, points)) + rng.standard_normal((people, 1))
+    dirty = rng.random((people, points)) < artefacts
+    outcome = np.where(dirty, 40.0, outcome)
+    return Trajectories.from_arrays(state, action, outcome, probability=np.full((people, points), 0.5)), dirty.ravel()
+
+
+def test_time_is_counted_from_everybodys_first_decision_point():
+    logs = Trajectories.from_arrays(
+        np.zeros((2, 4, 1)), np.zeros((2, 4)), np.ones((2, 4)), lengths=[2, 4], time=[[7, 8, 0, 0], [0, 1, 2, 3]]
+    )
+    time = StudyTime.of_logs(logs, most=2)
+    assert time.position[logs.participant_index == 0].tolist() == [0.0, 1.0]
+    assert time.following.tolist() == [2.0, 4.0]
+    assert_allclose(time.ramps(time.following), [[1, 0], [1, 1]])
+
+
+def test_an_effect_that_fades_is_followed_to_the_next_decision_point():
+    logs, _ = draw_logs()
+    constant = sf.method("ts", pooling="partial").fit(logs)
+    smooth = sf.method("ts", **SMOOTH).fit(logs)
+    at_the_end = FADING[0] + fade(40, 40)
+    errors = [abs(fitted.critic_coef_[:, 2].mean() - at_the_end) for fitted in (constant, smooth)]
+    assert errors[0] > 0.7
+    assert errors[1] < 0.35
+    first = smooth.posterior_.population[2]
+    assert abs(first - FADING[0]) < 0.5
+    # Somebody new is at their own first decision point, where the prompt still works.
+    state = np.array([[0.0]])
+    assert smooth.policies_.probabilities([999], state)[0, 1] > 0.9
+
+
+def test_the_baseline_is_found_and_leaves_the_residuals():
+    logs, _ = draw_logs(fading=False)
+    fitted = sf.method("ts", pooling="all", baseline="smooth").fit(logs)
+    linear = sf.method("ts", pooling="all").fit(logs)
+    truth = 3 * np.sin(2 * logs.state[:, 0])
+    design = np.column_stack([np.ones(len(logs)), logs.state])
+    curve = truth - design @ np.linalg.lstsq(design, truth, rcond=None)[0]
+    assert np.corrcoef(fitted.fitted_.baseline, curve)[0, 1] > 0.99
+    assert fitted.scale_[0] < 1.6
+    assert linear.scale_[0] > 2.0
+    assert_allclose(fitted.critic_coef_[0, 2:], FADING, atol=0.3)
+    assert abs((design * fitted.fitted_.baseline[:, None]).mean(axis=0)).max() < 1e-6
+
+
+def test_nothing_is_found_where_nothing_is():
+    logs, _ = draw_logs(fading=False, curve=0.0, seed=3)
+    plain = sf.method("ts", pooling="partial").fit(logs)
+    smooth = sf.method("ts", **SMOOTH).fit(logs)
+    width = np.sqrt(np.diagonal(plain.posterior_.covariance, axis1=1, axis2=2))
+    assert (abs(smooth.critic_coef_ - plain.critic_coef_) < 0.75 * width).all()
+
+
+def test_a_curve_is_not_mistaken_for_outliers():
+    logs, dirty = draw_logs(curve=8.0, artefacts=0.05)
+    linear = sf.method("ro-ts", pooling="partial").fit(logs)
+    smooth = sf.method("ro-ts", **SMOOTH).fit(logs)
+    assert smooth.removed_[dirty].mean() > 0.99
+    assert smooth.removed_[~dirty].mean() < 0.12
+    assert abs(smooth.critic_coef_[:, 2] - FADING[0] - fade(40, 40)).mean() < 0.6
+    assert linear.scale_.mean() > smooth.scale_.mean()
+
+
+def test_the_time_effects_hold_the_curve():
+    logs, _ = draw_logs(people=40)
+    effects = sf.method("ts", **SMOOTH).fit(logs).time_effects_
+    assert effects.times[[0, -1]].tolist() == [0, 40]
+    assert_allclose(effects.mean[0], 0, atol=1e-12)
+    assert_allclose(effects.covariance[0], 0, atol=1e-12)
+    error = np.sqrt(effects.covariance[1:, 0, 0])
+    assert (abs(effects.mean[1:, 0] - fade(effects.times[1:], 40)) < 4 * error).all()
+    assert sf.method("ts", pooling="partial").fit(logs).time_effects_ is None
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+@pytest.mark.parametrize("name", ["ts", "accb", "saccb", "linucb", "hb-ahead"])
+@pytest.mark.parametrize("pooling", ["partial", "all"])
+def test_every_rule_and_horizon_takes_them(name, pooling, tmp_path):
+    logs, _ = draw_logs(people=8, points=30)
+    parts = SMOOTH if pooling == "partial" else {"pooling": "all", "baseline": "smooth"}
+    fitted = sf.method(name, **parts).fit(logs)
+    probabilities = fitted.predict_proba(logs)
+    assert np.isfinite(probabilities).all()
+    fitted.save(tmp_path / "fitted.npz")
+    again = sf.Method.load(tmp_path / "fitted.npz")
+    assert_allclose(again.predict_proba(logs), probabilities, rtol=0, atol=0)
+    assert again.get_params()["baseline"] == Smooth()
+
+
+def test_people_who_do_not_differ_have_policies_that_differ_in_time_alone():
+    logs, _ = draw_logs(people=6)
+    early = logs[(logs.participant != 0) | (logs.time < 10)]
+    fitted = sf.method("ts", pooling={"name": "partial", "time": "smooth", "differences": False}).fit(early)
+    coef = fitted.critic_coef_
+    assert_allclose(coef[1:], coef[1:2] + 0 * coef[1:], atol=1e-9)
+    assert abs(coef[0] - coef[1]).max() > 0.1
+
+
+@pytest.mark.parametrize("parts", [SMOOTH, {"pooling": "partial"}, {"pooling": "all", "baseline": "smooth"}])
+def test_an_update_equals_a_fit_to_all(parts):
+    logs, _ = draw_logs(people=10)
+    fitted = sf.method("ts", **parts).fit(logs[logs.time < 20])
+    for time in range(20, 40, 5):
+        fitted.update(logs[(logs.time >= time) & (logs.time < time + 5)])
+    scratch = sf.method("ts", **parts).fit(logs)
+    assert_allclose(fitted.critic_coef_, scratch.critic_coef_, rtol=1e-5, atol=1e-5)
+    assert_allclose(fitted.predict_proba(logs), scratch.predict_proba(logs), atol=1e-5)
+
+
+@pytest.mark.parametrize(("people", "points"), [(1, 1), (1, 5), (2, 1), (2, 3), (3, 5)])
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_tiny_logs(people, points):
+    logs, _ = draw_logs(people=people, points=points)
+    fitted = sf.method("ts", **SMOOTH).fit(logs)
+    assert np.isfinite(fitted.predict_proba(logs)).all()
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_a_participant_without_outcomes_and_three_actions():
+    logs, _ = draw_logs(people=6)
+    action = np.where(logs.action == 1, 1 + logs.time % 2, 0)
+    outcome = np.where(logs.participant == 2, np.nan, logs.outcome)
+    three = Trajectories.from_arrays(logs.state.reshape(6, 40, 1), action.reshape(6, 40), outcome.reshape(6, 40), actions=3)
+    fitted = sf.method("ts", **SMOOTH).fit(three)
+    assert fitted.time_effects_.mean.shape == (41, 4)
+    assert np.isfinite(fitted.predict_proba(three)).all()
+
+
+def test_what_does_not_go_together_is_refused():
+    for parts, message in (
+        ({"baseline": "smooth"}, "learned from everybody together"),
+        ({"pooling": "partial", "random_walk": "estimate", "baseline": "smooth"}, "fitted with a linear baseline"),
+        ({"pooling": "partial", "random_walk": "estimate", "time": "smooth"}, "leave out one of them"),
+        ({"pooling": "partial", "time": "smooth", "forgetting": 0.9}, "leave forgetting out"),
+        ({"pooling": "partial", "time": "smoth"}, "did you mean 'smooth'"),
+        ({"pooling": "all", "time": "smooth"}, "'time' is a parameter of pooling = 'partial'"),
+        ({"pooling": "partial", "baseline": "smooth", "baseline_features": 1}, "whole number from 2 to 500"),
+    ):
+        with pytest.raises(sf.InputError, match=message):
+            sf.method("ts", **parts)
