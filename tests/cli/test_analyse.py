@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pyarrow.csv
 import pytest
 
@@ -241,6 +242,21 @@ def test_options_change_what_the_study_asks(trial_folder):
     )
 
 
+def test_a_mediated_effect_of_a_distal_outcome(trial_folder, tmp_path):
+    frame = pd.read_csv(trial_folder / "logs.csv")
+    frame["weight"] = frame.groupby("person")["y"].transform("sum")
+    frame.to_csv(tmp_path / "logs.csv", index=False)
+    logs = tmp_path / "logs.csv", "--study", trial_folder / "study.toml"
+    asked = ("--estimator", "mcee", "--mediator", "y", "--outcome", "weight", "--moderators", "day", "--controls", "x")
+    said = json.loads(run("effects", *logs, *asked, "--json"))
+    names = [f"{row['analysis']}: {row['effect']}" for row in said["effects"]]
+    assert names[:3] == ["average: direct: average", "average: indirect: average", "average: total: average"]
+    learned = json.loads(
+        run("effects", *logs, "--estimator", "dcee", "--outcome", "weight", "--learner", "boosting", "--json")
+    )
+    assert learned["estimator"] == "dcee"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -253,6 +269,8 @@ def test_options_change_what_the_study_asks(trial_folder):
         (("--estimator", "gee"), "estimator"),
         (("--missing-as", "none"), "is not a number"),
         (("--errors", "robust"), "errors"),
+        (("--mediator", "x"), "has no mediator"),
+        (("--estimator", "mcee"), "needs a mediator"),
         (("--errors", "adaptive"), "surefoot export writes"),
         (("--numerator", "taken", "--moderators", "day"), "may depend on the moderators only"),
     ],

@@ -161,7 +161,7 @@ EFFECTS_EXAMPLES = """**Examples**
 def effects(
     logs: application.Logs,
     study: application.StudyFile = application.STUDY,
-    estimator: Annotated[str | None, typer.Option(help="`wcls`, `dr-wcls`, `emee`, `emee2` or `dcee`.")] = None,
+    estimator: Annotated[str | None, typer.Option(help="`wcls`, `dr-wcls`, `emee`, `emee2`, `dcee` or `mcee`.")] = None,
     outcome: Annotated[str | None, typer.Option(help="A column of the logs; by default that of `[outcome]`.")] = None,
     formula: Annotated[
         str | None,
@@ -178,7 +178,10 @@ def effects(
         str | None, typer.Option(help="State variables that explain the outcome, separated by commas.")
     ] = None,
     learner: Annotated[
-        str | None, typer.Option(help="The regressor of `dr-wcls` that predicts the outcome: `forest` or `boosting`.")
+        str | None, typer.Option(help="The regressor of `dr-wcls`, `dcee` and `mcee`: `linear`, `forest` or `boosting`.")
+    ] = None,
+    mediator: Annotated[
+        str | None, typer.Option(help="Of `mcee`: a column of the logs through which prompts may act on the outcome.")
     ] = None,
     numerator: Annotated[
         str | None, typer.Option(help="Numerator of the weights: a number, or a column that depends on moderators only.")
@@ -220,6 +223,7 @@ def effects(
         "numerator": numerator,
         "learner": learner,
         "missing": missing,
+        "mediator": mediator,
     }
     if numerator is not None:
         with suppress(ValueError):

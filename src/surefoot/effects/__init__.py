@@ -3,7 +3,7 @@
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.moderator_selection import ModeratorSelection, select_moderators
 from surefoot.effects.report import EffectsReport, Words, analyse
-from surefoot.effects.result import EffectResult, dcee, emee, emee2, excursion_effect, wcls
+from surefoot.effects.result import EffectResult, dcee, emee, emee2, excursion_effect, mcee, wcls
 from surefoot.effects.study_effects import analyse_study
 from surefoot.inference.adaptive_sandwich import PolicyUpdate, UpdateHistory, update_by_differences
 
@@ -21,6 +21,7 @@ __all__ = [
     "emee",
     "emee2",
     "excursion_effect",
+    "mcee",
     "select_moderators",
     "update_by_differences",
     "wcls",

@@ -59,10 +59,10 @@ def make_equations(estimate: Estimate, batch: ExcursionBatch, make: Make, *, dis
 
 def evaluate_rows(function: EstimatingFunction, batch: ExcursionBatch, theta: Floats) -> Floats:
     """ψ of every row of the batch, (rows, d); 0 for rows that do not count."""
-    counted = np.isin(batch.order.row, function.batch.order.row)
     evaluation = function.evaluate(theta, slice(0, len(function.batch)))
     values = np.zeros((len(batch), len(theta)))
-    values[counted] = (evaluation.multiplier * evaluation.residual).T
+    # A decision point has several equations where an effect has several parts.
+    np.add.at(values, function.batch.order.find_in(batch.order), (evaluation.multiplier * evaluation.residual).T)
     return values
 
 

@@ -50,11 +50,14 @@ class Analysis:
     missing_as: float | Mapping[str, float] | None = None
     transform: str = "none"
     actions: Sequence[str] | None = None
-    learner: Any = "forest"
+    learner: Any = None
     missing: str = "complete"
     auxiliary: Terms = ()
     imputations: int = 20
     seed: int = 0
+    folds: int | None = None
+    mediator: str | None = None
+    point_weight: str | None = None
 
     def __post_init__(self) -> None:
         if self.probability is None:
@@ -80,7 +83,8 @@ class Analysis:
     def role_columns(self) -> list[str]:
         """The columns that are neither moderators nor controls."""
         names = [self.participant, self.time, self.outcome, self.treatment, *self.probability_columns]
-        return names + [name for name in (self.available, self.numerator) if isinstance(name, str)]
+        further = (self.available, self.numerator, self.point_weight)
+        return names + [name for name in further if isinstance(name, str)]
 
     @property
     def defined_missing(self) -> dict[str, float]:
@@ -140,6 +144,12 @@ class SortedRows:
             text = problem if values is None else problem.format(values[rows[0]])
             self.problems.report(column, self.row[rows], text, remedy)
             self.problems.stop()
+
+    def find_in(self, order: "SortedRows") -> Codes:
+        """Where these rows, some perhaps several times, stand among the rows of `order`."""
+        position = np.empty(order.row.max() + 1, dtype=np.int64)
+        position[order.row] = np.arange(len(order.row))
+        return np.asarray(position[self.row])
 
     def read_numbers(self, name: str) -> Floats:
         return np.asarray(self.columns[name].numbers()[self.row])
@@ -245,6 +255,17 @@ class SortedRows:
         # Where nobody can be treated, nothing is certain.
         return np.where(available, probabilities, (np.arange(len(names)) == 0).astype(np.float64)[:, None])
 
+    def read_point_weight(self) -> Floats:
+        """ω of every row, 1 unless a column says otherwise."""
+        name = self.analysis.point_weight
+        if name is None:
+            return np.ones(len(self.row))
+        weight = self.read_numbers(name)
+        remedy = "the weight of a decision point is a number, 0 or above; at least one is above"
+        self.refuse(~(np.isfinite(weight) & (weight >= 0)), name, "the weight is {:g}", remedy, weight)
+        self.refuse(np.full(len(weight), not weight.any()), name, "every weight is 0", remedy)
+        return weight
+
     def read_numerator(self, available: Mask, actions: int) -> Floats:
         """(actions, rows): p̃ of every action."""
         given = self.analysis.numerator
@@ -288,6 +309,8 @@ class ExcursionBatch:
     control_names: tuple[str, ...]
     auxiliary_names: tuple[str, ...]
     action_names: tuple[str, ...]
+    mediators: Floats  # Columns of the mediator, (m, rows), without an intercept; none where there is no mediator.
+    point_weight: Floats  # ω: the weight of a decision point in the average over them.
     moderator_spec: "ModelSpec | None" = None  # How a formula turns variables into f; None for a list of columns.
 
     def __len__(self) -> int:
@@ -303,6 +326,15 @@ class ExcursionBatch:
             name: np.take(array, rows, axis=-1) for name, array in values.items() if isinstance(array, np.ndarray)
         }
         return replace(self, order=replace(self.order, person=self.person[rows], row=self.order.row[rows]), **arrays)
+
+    def repeat(self, times: int) -> "ExcursionBatch":
+        """Every row so many times."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays: dict[str, Any] = {
+            name: np.repeat(array, times, axis=-1) for name, array in values.items() if isinstance(array, np.ndarray)
+        }
+        order = replace(self.order, person=np.repeat(self.person, times), row=np.repeat(self.order.row, times))
+        return replace(self, order=order, **arrays)
 
     def to_trajectories(self) -> Trajectories:
         """The same decision points with controls and moderators as their state, for the checks of logs."""
@@ -383,6 +415,8 @@ class ExcursionBatch:
         }
         for names, values in ((self.moderator_names, self.moderators), (self.control_names, self.controls)):
             reasons |= {f"'{name}' missing": np.isnan(values[j]) for j, name in enumerate(names)}
+        if len(self.mediators):
+            reasons[f"'{self.analysis.mediator}' missing"] = np.isnan(self.mediators).any(axis=0)
         settled = np.zeros(len(self), dtype=bool)
         for name, applies in reasons.items():
             reasons[name] = applies & ~settled
@@ -405,8 +439,9 @@ def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -
     controls = parse_terms(analysis.controls)
     auxiliary = parse_terms(analysis.auxiliary)
     present = [str(name) for name in getattr(frame, "column_names", getattr(frame, "columns", ()))]
+    mediator = [] if analysis.mediator is None else [analysis.mediator]
     variables = list_variables((*moderators, *controls, *auxiliary), present)
-    for name, role in ((analysis.outcome, "outcome"), (analysis.treatment, "treatment")):
+    for name, role in ((analysis.outcome, "outcome"), (analysis.treatment, "treatment"), (analysis.mediator, "mediator")):
         if name in variables:
             raise InputError(
                 f"'{name}' is the {role}, which is known only after the decision; moderators and controls must be known "
@@ -417,7 +452,9 @@ def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -
     for name in defined:
         if name not in (analysis.outcome, *variables):
             raise InputError(f"missing_as names '{name}', which is neither the outcome nor a moderator or control")
-    rows = SortedRows.of_frame(frame, analysis, list(variables), name_row)
+    if analysis.mediator in (analysis.outcome, analysis.treatment):
+        raise InputError(f"the mediator '{analysis.mediator}' is the outcome or the treatment; name another column")
+    rows = SortedRows.of_frame(frame, analysis, [*variables, *list_variables(mediator, present)], name_row)
     f = rows.read_design(moderators, defined)
     g = rows.read_design(controls, defined)
     further = rows.read_design(auxiliary, defined)
@@ -461,6 +498,8 @@ def read_batch(frame: Any, analysis: Analysis, *, name_row: Place = frame_row) -
         control_names=g.names,
         auxiliary_names=further.names,
         action_names=names,
+        mediators=rows.read_design(mediator, defined).values[1:],
+        point_weight=rows.read_point_weight(),
         moderator_spec=f.spec,
     )
 
@@ -515,7 +554,7 @@ def check_validity(batch: ExcursionBatch, *, binary: bool, distal: bool) -> None
 def check_uncertainty(batch: ExcursionBatch, errors: Floats) -> None:
     """Refuse an effect without a standard error: participants with one and the same effect say nothing about its spread."""
     counted = batch.counted_only
-    largest = np.tile(np.abs(counted.moderators).max(axis=1), len(counted.action_names) - 1)
+    largest = np.resize(np.abs(counted.moderators).max(axis=1), len(errors))
     if not (errors * largest > CERTAIN * counted.outcome.std()).all():
         raise InputError(
             f"the {len(np.unique(counted.person))} participants that count show exactly the same effect, so its uncertainty "

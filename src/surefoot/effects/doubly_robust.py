@@ -90,7 +90,9 @@ def _list_influences(batch: ExcursionBatch) -> Floats:
 
 
 def make_learner(learner: Any) -> Any:
-    """A regressor of scikit-learn, given as such or by its name in `LEARNERS`."""
+    """A regressor of scikit-learn, given as such or by its name in `LEARNERS`; a forest unless named."""
+    if learner is None:
+        learner = "forest"
     if not isinstance(learner, str):
         return learner
     if learner not in LEARNERS:

@@ -173,7 +173,7 @@ def _refuse_singular(bread: Floats, names: tuple[str, ...]) -> None:
         raise InputError(f"{tied} say the same among the rows that count, so no effect of each exists; name fewer of them")
 
 
-def _find_standardiser(columns: Floats) -> Floats:
+def find_standardiser(columns: Floats) -> Floats:
     """B: standardised columns = B · columns. Any centre and scale near the true ones will do: a sample of rows is enough."""
     sample = columns[:, :: max(1, columns.shape[1] // 10_000)]
     centre = sample.mean(axis=1)
@@ -187,8 +187,8 @@ def _find_standardiser(columns: Floats) -> Floats:
 def _standardise(batch: ExcursionBatch) -> tuple[ExcursionBatch, tuple[str, ...], Floats]:
     """The rows that count with standardised columns, the names of all coefficients, and B."""
     counted = batch.counted_only
-    moderators = _find_standardiser(counted.moderators)
-    controls = _find_standardiser(counted.controls)
+    moderators = find_standardiser(counted.moderators)
+    controls = find_standardiser(counted.controls)
     scaled = replace(counted, moderators=moderators @ counted.moderators, controls=controls @ counted.controls)
     names = (*batch.control_names, *(f"treatment × {name}" for name in batch.effect_names))
     return scaled, names, block_diag(controls, *[moderators] * (len(batch.action_names) - 1))
@@ -257,36 +257,6 @@ def _make_log_linear(batch: ExcursionBatch, *, weighted: bool) -> EstimatingFunc
     return EstimatingFunction(scaled, names, evaluate, start, back, batch.control_names)
 
 
-def make_dcee(batch: ExcursionBatch) -> EstimatingFunction:
-    """Linear DCEE: (I (−1)^(1−A)/p(A) (Y − (1 − p) μ₁ − p μ₀) − fᵀβ) f over all rows; μ_a = gᵀα_a by least squares.
-
-    The arms' regressions do not enter the covariance: with known probabilities the estimating function does not depend on
-    them to first order.
-    """
-    treated = batch.action == 1
-    p = batch.send_probability
-    g = batch.controls
-    known = ~(np.isnan(batch.outcome) | np.isnan(batch.moderators).any(axis=0))
-    complete = known & ~np.isnan(g).any(axis=0)
-    arms = [fit_least_squares(g[:, complete & arm], batch.outcome[complete & arm]) for arm in (~treated, treated)]
-    expected = np.nan_to_num((1 - p) * (arms[1] @ g) + p * (arms[0] @ g))
-    contrast = batch.available * np.where(treated, 1.0, -1.0) / batch.taken * (batch.outcome - expected)
-    rows = known & (complete | ~batch.available)
-    target = contrast[rows]
-    counted = batch.take(rows)
-    back = _find_standardiser(counted.moderators)
-    design = back @ counted.moderators
-    weight = counted.observation_weight
-
-    def evaluate(theta: Floats, block: slice) -> Evaluation:
-        columns = design[:, block]
-        return Evaluation(weight[block] * columns, target[block] - theta @ columns, columns, columns)
-
-    names = tuple(f"{action}: {name}" for action in batch.action_names for name in batch.control_names)
-    start = np.zeros(len(design))
-    return EstimatingFunction(counted, batch.effect_names, evaluate, start, back, names, np.concatenate(arms))
-
-
 def make_mean(batch: ExcursionBatch) -> EstimatingFunction:
     """The mean outcome of the trial, Y − μ at all rows with an outcome, whatever was sent."""
     known = batch.take(~np.isnan(batch.outcome))
@@ -301,7 +271,7 @@ def make_mean(batch: ExcursionBatch) -> EstimatingFunction:
 
 def fit_least_squares(design: Floats, outcome: Floats) -> Floats:
     """Of the outcome on columns (d, rows)."""
-    scaling = _find_standardiser(design)
+    scaling = find_standardiser(design)
     scaled = scaling @ design
     return np.asarray(scaling.T @ np.linalg.lstsq(scaled @ scaled.T, scaled @ outcome, rcond=None)[0])
 
@@ -320,14 +290,15 @@ class Estimator:
     """Whether a participant has one outcome, at the end; its published covariance is not corrected for small samples."""
     learns: bool = False
     """Whether a regressor first predicts the outcome."""
+    parts: tuple[str, ...] = ()
+    """Parts of the effect that add up to the whole, in the order of its coefficients: direct and indirect."""
 
 
-ESTIMATORS = {
+ESTIMATORS = {  # `distal` adds those of one outcome at the end.
     "wcls": Estimator("weighted and centred least squares", "difference of means", make_linear),
     "dr-wcls": Estimator("doubly robust WCLS", "difference of means", make_linear, learns=True),
     "emee": Estimator("EMEE", "log relative risk", make_emee, binary=True),
     "emee2": Estimator("EMEE2", "log relative risk", make_emee2, binary=True, several_by="emee"),
-    "dcee": Estimator("linear DCEE", "difference of means", make_dcee, several_by="wcls", distal=True),
 }
 
 

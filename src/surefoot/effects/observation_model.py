@@ -389,7 +389,7 @@ def count_estimated_weights(estimate: Estimate, points: ExcursionBatch, model: O
     """The same estimate, of the batch `points`, with covariances that count the estimation of the weights."""
     function = estimate.function
     batch = function.batch
-    rows = np.isin(points.order.row, batch.order.row)
+    rows = batch.order.find_in(points.order)
     people = len(batch.order.participants)
     size = len(estimate.root)
     width = model.design.shape[1]

@@ -13,6 +13,7 @@ from surefoot.data.log_columns import Place, frame_row
 from surefoot.effects.adaptive_errors import adapt_errors
 from surefoot.effects.analysis import Analysis, Floats
 from surefoot.effects.contrasts import ContrastResults, JointTest, SimultaneousContrasts
+from surefoot.effects.distal import TOTAL
 from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly, make_mean, solve
 from surefoot.effects.formulas import INTERCEPT, parse_terms
 from surefoot.effects.groups import HEADERS, GroupSummary, describe_groups
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 
     from surefoot.reports.figures import Drawable
 
+MEDIATION = (
+    "Direct and indirect effects are causal only if the controls explain every common cause of mediator and outcome; "
+    "randomisation does not ensure that."
+)
 NOTABLE = 0.25
 """Two ways to treat missing outcomes are both shown when they differ by more than this share of a standard error."""
 
@@ -534,7 +539,7 @@ def analyse(
         sensitivity=_estimate_robustly(results, sensitivity),
         quality=assess_sample(main.points),
         sentences=tuple(sentence for result in results.values() for sentence in _describe(chosen_words, result, at)),
-        notes=(tests, *([] if parsed.transform == "none" else [scale]), *notes),
+        notes=(tests, *([] if parsed.transform == "none" else [scale]), *([MEDIATION] if main.parts else []), *notes),
         words=chosen_words,
         estimator=estimator,
         curve=None if over is None else _fit_curve(fit, main, over),
@@ -601,6 +606,13 @@ def list_rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, flo
 
 def _list_rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, float]]) -> list[EffectRow]:
     rows = _list_coefficients(analysis, result)
+    if result.parts:
+        conditions = at if len(result.points.moderator_names) > 1 else [{}]
+        for values in conditions:
+            for part in (*result.parts, TOTAL):
+                # Averages are rows already, and so are effects where the moderators are 0.
+                rows += [row for row in _make_rows(analysis, result.effect_at(values, action=part)) if row not in rows]
+        return rows
     actions = result.points.action_names[1:]
     if len(result.points.moderator_names) == 1:
         for j, action in enumerate(actions):
@@ -631,7 +643,7 @@ def _add_simultaneous(rows: Sequence[EffectRow], comparison: SimultaneousContras
 def _list_coefficients(analysis: str, result: EffectResult) -> list[EffectRow]:
     """Every coefficient under a readable name."""
     moderators = result.points.moderator_names[1:]
-    actions = result.points.action_names[1:]
+    actions = result.parts or result.points.action_names[1:]
     labels = [" and ".join(f"{name} = 0" for name in moderators) or "average"]
     labels += [f"per 1 of {name}" for name in moderators]
     names = tuple(f"{action}: {label}" if len(actions) > 1 else label for action in actions for label in labels)
@@ -703,13 +715,20 @@ def _describe(words: Words, result: EffectResult, at: Sequence[Mapping[str, floa
     lag = f" {points.analysis.lag} decision points later" if points.analysis.lag else ""
     for values in at if len(points.moderator_names) > 1 else [{}]:
         condition = "where " + " and ".join(f"{key} is {value:g}" for key, value in values.items()) if values else ""
-        for action in points.action_names[1:]:
+        for action in (*result.parts, TOTAL) if result.parts else points.action_names[1:]:
             contrast = result.effect_at(values, action=action)
             low, high = contrast.conf_int()[0]
             treatment = action if len(points.action_names) > 2 else words.treatment
             named = replace(words, treatment=treatment, outcome=words.outcome + lag)
-            sentences.append(describe_effect(named, float(contrast.effect[0]), low, high, condition))
+            way = _name_way(action, points.analysis.mediator) if result.parts else ""
+            circumstances = ", ".join(text for text in (condition, way) if text)
+            sentences.append(describe_effect(named, float(contrast.effect[0]), low, high, circumstances))
     return sentences
+
+
+def _name_way(part: str, mediator: str | None) -> str:
+    """How a part of a mediated effect acts, in words."""
+    return {"direct": "directly", "indirect": f"through {mediator}"}.get(part, "in total")
 
 
 def _fit_curve(fit: "_Fitter", main: EffectResult, over: str) -> EffectCurve | None:
@@ -724,8 +743,10 @@ def _fit_curve(fit: "_Fitter", main: EffectResult, over: str) -> EffectCurve | N
     values = result.points.counted_only.moderators[1]
     grid = np.linspace(values.min(), values.max(), 60)
     matrix = np.zeros((len(grid), len(result.params)))
-    matrix[:, 0] = 1.0
-    matrix[:, 1] = grid
+    # The parts of a mediated effect add up.
+    for first in range(0, 2 * len(result.parts) or 1, 2):
+        matrix[:, first] = 1.0
+        matrix[:, first + 1] = grid
     line = result.t_test(matrix)
     low, high = line.conf_int().T
     return EffectCurve(over, grid, line.effect, low, high)

@@ -22,6 +22,7 @@ from surefoot.effects.analysis import (
     read_batch,
 )
 from surefoot.effects.contrasts import ContrastResults, JointTest, SimultaneousContrasts
+from surefoot.effects.distal import TOTAL
 from surefoot.effects.estimators import ESTIMATORS, Estimate, fit_least_squares, make_linear, solve
 from surefoot.effects.formulas import INTERCEPT, Terms
 from surefoot.effects.missing_outcomes import MISSING_METHODS, Imputations, MissingFit, adapt_fit, fit_missing
@@ -190,7 +191,14 @@ class EffectResult(Shown):
     @property
     def names(self) -> tuple[str, ...]:
         """Of `params`."""
-        return self.points.effect_names
+        if not self.parts:
+            return self.points.effect_names
+        return tuple(f"{part}: {name}" for part in self.parts for name in self.points.moderator_names)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Direct and indirect, where the effect has parts."""
+        return ESTIMATORS[self.estimator].parts
 
     @property
     def nuisance_names(self) -> tuple[str, ...]:
@@ -303,10 +311,12 @@ class EffectResult(Shown):
         """The effect where the moderators have these values, of one action against another (nothing unless named).
 
         `result.effect_at({"home": 1, "day": 40})` is the effect at home on day 40; every moderator, or every variable of
-        a formula, needs a value.
+        a formula, needs a value. Of a mediated effect, `action` is `"direct"`, `"indirect"` or `"total"`, their sum.
         """
         values = dict(at or {})
         row = self._evaluate_moderators(values)
+        if self.parts:
+            return self._sum_parts(row, values, action or TOTAL)
         actions = self.points.action_names
         chosen = actions[1] if action is None and len(actions) == 2 else action
         matrix = np.zeros((len(actions), len(row)))
@@ -314,11 +324,21 @@ class EffectResult(Shown):
             if name not in actions:
                 raise InputError(f"action {name!r} is not known; name one of {list(actions)}")
             matrix[actions.index(name)] += sign * row
-        named = self.points.moderator_variables
-        label = ", ".join(f"{name} = {_write_value(values[name])}" for name in named) or "average"
+        label = self._write_condition(values)
         if len(actions) > 2:
             label = f"{chosen} against {against or actions[0]}, {label}"
         return self.t_test(matrix[1:].ravel(), names=(label,))
+
+    def _sum_parts(self, row: Floats, values: Mapping[str, float | str], part: str) -> ContrastResults:
+        """One part of a mediated effect, or all of them."""
+        if part not in (*self.parts, TOTAL):
+            raise InputError(f"'{part}' is no part of a mediated effect; name one of {[*self.parts, TOTAL]}")
+        signs = np.array([float(part in (name, TOTAL)) for name in self.parts])
+        return self.t_test(np.kron(signs, row), names=(f"{part}: {self._write_condition(values)}",))
+
+    def _write_condition(self, values: Mapping[str, float | str]) -> str:
+        named = self.points.moderator_variables
+        return ", ".join(f"{name} = {_write_value(values[name])}" for name in named) or "average"
 
     def compare_actions(self, at: Mapping[str, float | str] | None = None) -> SimultaneousContrasts:
         """Every pair of actions, with intervals and p-values that hold for all pairs together (max-t).
@@ -327,6 +347,8 @@ class EffectResult(Shown):
         |t| has the distribution that follows from the joint covariance of the estimates.
         """
         row = self._evaluate_moderators(dict(at or {}))
+        if self.parts:
+            raise InputError("a mediated effect compares one treatment with nothing; use effect_at")
         actions = self.points.action_names
         pairs = [(action, 0) for action in range(1, len(actions))]
         pairs += [(action, other) for action in range(2, len(actions)) for other in range(1, action)]
@@ -421,6 +443,9 @@ class Options(TypedDict, total=False):
     auxiliary: Terms
     imputations: int
     seed: int
+    folds: int | None
+    mediator: str | None
+    point_weight: str | None
 
 
 @spell_out_keywords(Analysis)
@@ -435,7 +460,7 @@ def excursion_effect(
         A pandas, polars or Arrow table with a row for every decision point, in any order.
     estimator
         `wcls` or `dr-wcls` (continuous outcome; the second with a regressor that predicts it), `emee` or `emee2` (binary
-        outcome, log relative risk), `dcee` (one distal outcome).
+        outcome, log relative risk), `dcee` (one distal outcome), `mcee` (the same, directly and through a mediator).
     participant, time, outcome, treatment
         Names of columns. Treatment is 0 for nothing, 1 for treatment, or up to K − 1 with several.
     probability
@@ -458,8 +483,13 @@ def excursion_effect(
         Of the outcome: `none`, `sqrt`, `log(x + c)`.
     actions
         Names of the actions, nothing first.
-    learner
-        Of `dr-wcls`: `forest`, `boosting` or any regressor of scikit-learn.
+    learner, folds
+        Of `dr-wcls`, `dcee` and `mcee`: `forest`, `boosting` or any regressor of scikit-learn, fitted to participants of
+        other folds; `dcee` and `mcee` by default have `linear` models, which are cross-fitted only where `folds` is given.
+    mediator
+        Of `mcee`: the column through which treatment may act, measured between the decision and the outcome.
+    point_weight
+        Of `dcee` and `mcee`: a column with the weight of a decision point in the average over all of them.
     missing
         What happens to rows without an outcome: `complete` leaves them out, `weighted` weights the others by the inverse
         probability of being observed, `imputed` draws the outcomes several times and combines the results.
@@ -504,6 +534,11 @@ def fit_analysis(
             "the outcome, and so on treatment; give the frame of all decision points"
         )
     chosen = ESTIMATORS[estimator]
+    if (analysis.mediator is None) == bool(chosen.parts):
+        remedy = "name the mediator" if chosen.parts else "leave the mediator out, or use 'mcee'"
+        raise InputError(f"the estimator '{estimator}' {'needs a' if chosen.parts else 'has no'} mediator; {remedy}")
+    if not chosen.distal and not (analysis.point_weight is None and analysis.folds is None):
+        raise InputError(f"folds and point_weight belong to 'dcee' and 'mcee', not to '{estimator}'; leave them out")
     batch = read_batch(frame, analysis, name_row=name_row)
     check_validity(batch, binary=chosen.binary, distal=chosen.distal)
     if check_draws:
@@ -623,3 +658,36 @@ def dcee(frame: Any, **options: Unpack[Options]) -> EffectResult:
     True
     """
     return excursion_effect(frame, estimator="dcee", **options)
+
+
+@spell_out_keywords(Analysis)
+def mcee(frame: Any, **options: Unpack[Options]) -> EffectResult:
+    """Estimate the direct effect on one distal outcome and the indirect one through a mediator (MCEE).
+
+    Both are averages over all decision points; where nobody is available they are 0. They are causal if the controls also
+    explain every common cause of mediator and outcome.
+
+    Parameters
+    ----------
+    frame, **options
+        As in `excursion_effect`, with a `mediator`; the outcome of a participant stands in all of their rows.
+
+    Returns
+    -------
+    EffectResult
+        `params` are the coefficients of the direct, then of the indirect effect; `effect_at(action="total")` is their sum.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> rng = np.random.default_rng(0)
+    >>> sent = rng.integers(0, 2, (100, 10))
+    >>> steps = sent + rng.normal(size=sent.shape)
+    >>> frame = pa.table({"person": np.repeat(np.arange(100), 10), "t": np.tile(np.arange(10), 100), "sent": sent.ravel(),
+    ...                   "steps": steps.ravel(), "y": np.repeat((2 * steps + sent).sum(axis=1), 10)})
+    >>> roles = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent", "probability": 0.5}
+    >>> result = mcee(frame, mediator="steps", **roles)
+    >>> result.names, [bool(low < truth < high) for truth, (low, high) in zip([1, 2], result.conf_int())]
+    (('direct: Intercept', 'indirect: Intercept'), [True, True])
+    """
+    return excursion_effect(frame, estimator="mcee", **options)

@@ -180,6 +180,7 @@ def _list_options(study: Study, settings: EffectsSection, available: str) -> Opt
         missing=settings.missing,
         imputations=settings.imputations,
         auxiliary=tuple(name for name in study.state_names if name != outcome),
+        mediator=settings.mediator,
     )
 
 
@@ -252,7 +253,8 @@ def _make_frame(study: Study, settings: EffectsSection, read: StudyLogs, path: s
         dates = logs.time.astype("datetime64[D]")
         first = dates[logs.order[logs.starts[:-1]]]
         columns["day"] = (dates - first[logs.participant_index]).astype(np.float64)
-    further = [name for name in (settings.outcome, settings.numerator) if isinstance(name, str) and name not in columns]
+    named = (settings.outcome, settings.numerator, settings.mediator)
+    further = [name for name in named if isinstance(name, str) and name not in columns]
     if further:
         rows = read_further_columns(study, path, further)
         problems = Problems(rows.name_row)
@@ -325,6 +327,7 @@ def plan_primary_effect(study: Study) -> tuple[Analysis, str, str]:
         transform="none",
         numerator=None if unknown else settings.numerator,
         lag=settings.lags[0],
+        mediator=None,
         missing_as=None if other else settings.missing_as,
         auxiliary=study.state_names if MISSING_METHODS[settings.missing].predicts else (),
     )

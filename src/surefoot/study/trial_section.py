@@ -36,9 +36,9 @@ DailyTime = Annotated[str, AfterValidator(_check_daily_time)]
 class EffectsSection(Section):
     """Which causal excursion effect is estimated; moderators and controls are state variables."""
 
-    estimator: Literal["wcls", "dr-wcls", "emee", "emee2", "dcee"] = "wcls"
+    estimator: Literal["wcls", "dr-wcls", "emee", "emee2", "dcee", "mcee"] = "wcls"
     """Continuous outcome, without and with a learned outcome model; binary outcome, with and without weights; one distal
-    outcome for each participant."""
+    outcome for each participant, and the same directly and through a mediator."""
     outcome: str | None = None
     """A column of the logs; by default that of `[outcome]`, with its limits and its transform."""
     outcome_words: str | None = None
@@ -57,8 +57,10 @@ class EffectsSection(Section):
     """Seed of that division of the participants."""
     controls: Words = ()
     """State variables that explain the outcome, for smaller standard errors."""
-    learner: Literal["forest", "boosting"] = "forest"
-    """The regressor that predicts the outcome for `dr-wcls`, from controls and moderators."""
+    learner: Literal["linear", "forest", "boosting"] | None = None
+    """The regressor of `dr-wcls` (`forest` unless named), `dcee` and `mcee` (`linear`), cross-fitted by participant."""
+    mediator: str | None = None
+    """Of `mcee`: the column through which treatment may act on the distal outcome."""
     numerator: float | tuple[float, ...] | str | None = None
     """p̃: a number, a number for each action but nothing, or a column that depends on the moderators only."""
     lags: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
