@@ -33,6 +33,7 @@ crawl.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -433,18 +434,20 @@ class LikelihoodPoint:
         paid = float(np.sum(self.beta[:d] * (prior @ self.beta[:d])))
         return (self.left - paid) / (self.likelihood.free + float(np.sum(self.system[:d, :d] * prior)))
 
+    @cached_property
+    def toward(self) -> Array:
+        """R A⁻¹, (people, d, d + columns)."""
+        return self.pulled @ self.system
+
     def slope(self) -> Array:
         """Of the deviance in L Lᵀ, at I of these coordinates: Σ W − R A⁻¹ Rᵀ − b bᵀ / σ², (d, d)."""
-        explained = np.sum(self.pulled @ self.system @ np.swapaxes(self.pulled, 1, 2), axis=0)
+        explained = np.sum(self.toward @ np.swapaxes(self.pulled, 1, 2), axis=0)
         return np.sum(self.reliability, axis=0) - explained - self.deviation.T @ self.deviation / self.noise
 
     def diagonal_slope(self) -> Array:
         """Of the deviance in log λ, (d + groups,); of L it is the diagonal of `slope`, for less."""
-        total = -np.sum(self.deviation**2, axis=0) / self.noise
-        for people in split_people(self.reliability, self.pulled.shape[-1] ** 2):
-            r = self.pulled[people]
-            w = self.reliability[people]
-            total = total + np.diagonal(np.sum(w, axis=0)) - np.sum(np.sum((r @ self.system) * r, axis=2), axis=0)
+        total = np.diagonal(np.sum(self.reliability, axis=0)) - np.sum(self.deviation**2, axis=0) / self.noise
+        total = total - np.sum(self.toward * self.pulled, axis=(0, 2))
         d = len(total)
         # I − A⁻¹ is A⁻¹ (A − I), which is exact where λ is next to nothing.
         reliability = np.sum(self.system[d:] * self.information[d:], axis=1)
@@ -457,8 +460,7 @@ class LikelihoodPoint:
         groups = self.likelihood.groups
         size = d + len(groups)
         expected = np.zeros((size, size))
-        rows = np.swapaxes(self.pulled, 0, 1)
-        between = self.system @ (np.swapaxes(rows, 1, 2) @ rows)
+        between = np.permute_dims(self.toward, (1, 2, 0)) @ np.swapaxes(self.pulled, 0, 1)
         expected[:d, :d] = between.reshape(d, -1) @ np.swapaxes(between, 1, 2).reshape(d, -1).T
         quadratic = np.zeros((size, size))
         pulled = np.zeros((len(self.beta), size))
@@ -466,7 +468,7 @@ class LikelihoodPoint:
             w = self.reliability[people]
             r = self.pulled[people]
             off = self.deviation[people]
-            toward = r @ self.system
+            toward = self.toward[people]
             expected[:d, :d] += np.sum(w * (w - 2 * (toward @ np.swapaxes(r, 1, 2))), axis=0)
             expected[:d, d:] += np.sum(toward[..., d:] ** 2, axis=0) @ groups.T
             quadratic[:d, :d] += np.sum(w * off[:, None, :] * off[:, :, None], axis=0)
@@ -498,7 +500,8 @@ class LikelihoodPoint:
         covariance = transform @ self.inverse @ transform.T + moved @ self.system @ np.swapaxes(moved, 1, 2)
         across = transform @ self.system[:d, d:] * lengths
         diagonal = self.root if self.root.ndim == 1 else np.sqrt(np.sum(self.root**2, axis=1))
-        variances = np.append(diagonal, self.shared_root) ** 2 * likelihood.unit**2
+        scale = np.append(diagonal, self.shared_root) ** 2
+        variances = np.where(scale > LEAST, scale, 0.0) * likelihood.unit**2
         return Posterior(
             population=transform @ self.beta[:d],
             population_covariance=self.noise * (transform @ self.system[:d, :d] @ transform.T),
@@ -515,7 +518,7 @@ class LikelihoodPoint:
                 mean=lengths * self.beta[d:],
                 covariance=self.noise * _between(self.system[d:, d:], lengths),
                 with_population=self.noise * across,
-                variances=self.noise * variances[d:] * (self.shared_root**2 > LEAST),
+                variances=self.noise * variances[d:],
             )
             if len(lengths)
             else None,
