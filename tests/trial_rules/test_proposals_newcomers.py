@@ -1,5 +1,7 @@
 """Whoever can register people must not make the policy in one night; honest nights pass."""
 
+from datetime import timedelta
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,11 +9,12 @@ import pytest
 from surefoot.data.log_table import LogTable
 from surefoot.study import Study
 from surefoot.study.log_reader import measure_logs
-from surefoot.trial_rules.proposals import propose_policy
+from surefoot.trial_rules.proposals import find_known, propose_policy
 from tests.service.support.trials import STUDY
 
 HONEST = [f"p{number:02d}" for number in range(20)]
 NEW = [f"x{number:02d}" for number in range(20)]
+MANY = [f"x{number:02d}" for number in range(60)]
 
 
 def make_study(method, pooling="all"):
@@ -25,7 +28,7 @@ def measure(study, people, points, effect):
     names = np.repeat(people, points)
     weather = rng.normal(size=len(names)).clip(-9, 9)
     action = rng.integers(2, size=len(names))
-    effects = np.where(np.isin(names, NEW), effect, 1.0) * np.sign(weather)
+    effects = np.where(np.isin(names, MANY), effect, 1.0) * np.sign(weather)
     columns = {
         "participant": names,
         "time": np.tile(np.arange(points), len(people)),
@@ -56,7 +59,7 @@ def test_twenty_newcomers_do_not_invert_the_policy(method):
     attacked = propose(study, HONEST + NEW, first, effect=-30.0)
     findings = {finding.check: finding for finding in attacked.findings}
     assert findings["newcomers"].passed and (findings["newcomers"].measured or 0.0) <= 0.2
-    assert "without the 20 participants from whom the live policy has not learned (400 decision points)" in attacked.left_out
+    assert "without the 20 newcomers of the last days (400 decision points)" in attacked.left_out
     assert "yet" not in findings["coefficients"].message, "a policy is live"
     states = measure(study, HONEST, 20, 1.0).logs.state
     before, after = (
@@ -82,6 +85,34 @@ def test_a_trial_with_fast_enrolment_goes_on_and_learns_from_everybody():
         if len(known) == len(people):
             break
     assert counts[0] < len(people) == counts[-1] and proposal.left_out is None, counts
+
+
+@pytest.mark.parametrize("method", ["linucb", "ts"])
+def test_newcomers_of_several_nights_do_not_invert_the_policy(method):
+    """Twelve come each night. Known since the night before, they would turn the policy within a week."""
+    study = make_study(method)
+    first = propose(study, HONEST)
+    changes = {}
+    for days in (0.0, 7.0):
+        history = [(0, HONEST)]
+        live = first
+        alerts = 0
+        for night in range(1, 6):
+            known = find_known([(timedelta(days=night - day), people) for day, people in history], days)
+            measured = measure(study, [*HONEST, *MANY[: 12 * night]], 20, -1.0)
+            proposal = propose_policy(study, measured, live.policies, live.coefficients, known, label=str)
+            alerts += proposal.left_out is not None or proposal.state == "refused"
+            if proposal.state == "done":
+                live = proposal
+                history.append((night, np.unique(proposal.logs.logs.participant[proposal.logs.logs.usable]).tolist()))
+        states = measure(study, HONEST, 20, 1.0).logs.state
+        before, after = (
+            study.clip_probabilities(proposal.policies.probabilities(HONEST[:1] * len(states), states))
+            for proposal in (first, live)
+        )
+        changes[days] = abs(before - after).mean()
+    assert changes[7.0] < 0.2 and changes[0.0] > 0.3
+    assert alerts >= 3, "the team hears of them, night after night"
 
 
 def test_policies_of_ones_own_do_not_follow_newcomers():

@@ -22,7 +22,7 @@ from surefoot.study import Study, TrialSection
 from surefoot.study.log_description import ScreenSection
 from surefoot.study.log_reader import StudyLogs, check_measured, finish_logs, restore_outcome
 from surefoot.trial_rules import choices
-from surefoot.trial_rules.proposals import propose_policy
+from surefoot.trial_rules.proposals import find_known, propose_policy
 from surefoot.trial_rules.randomisation import draw_actions, draw_uniforms, random_key
 
 Floats = NDArray[np.float64]
@@ -248,7 +248,8 @@ class _Trials:
         self._policies: list[Policies | None] = [None for _ in seeds]
         self._since = [timedelta(0) for _ in seeds]
         self._coefficients: list[list[dict[str, Any]]] = [[] for _ in seeds]
-        self._learned_from: list[list[str] | None] = [None for _ in seeds]
+        # When each policy of a trial went live, and from whom it had learned.
+        self._learned_from: list[list[tuple[timedelta, list[str]]]] = [[] for _ in seeds]
         self._covered = np.zeros(lanes, dtype=bool)
         self._rules: list[tuple[list[int], DecisionRule]] = []
 
@@ -350,13 +351,16 @@ class _Trials:
     def _update(self, trial: int, day: int) -> UpdateRecord:
         """Learn from everything known in one trial after a day; a policy that passes the checks goes live."""
         measured = self._measure(trial, day)
+        moment = timedelta(days=day, hours=UPDATE_HOUR)
 
         def label(row: int) -> str:
             logs = measured.logs
             return f"decision point {logs.time[row]} of participant {logs.participants[logs.participant_index[row]]}"
 
         try:
-            live = (self._policies[trial], self._coefficients[trial], self._learned_from[trial])
+            history = [(moment - since, people) for since, people in self._learned_from[trial]]
+            known_people = find_known(history, self._settings.guard_rails.newcomer_days)
+            live = (self._policies[trial], self._coefficients[trial], known_people)
             proposal = propose_policy(self._update_study, measured, *live, label=label)
         except InputError as error:
             return UpdateRecord(day, "failed", (), str(error))
@@ -367,8 +371,8 @@ class _Trials:
             self._policies[trial] = proposal.policies
             self._coefficients[trial] = proposal.coefficients
             logs = proposal.logs.logs
-            self._learned_from[trial] = np.unique(logs.participant[logs.usable]).tolist()
-            self._since[trial] = timedelta(days=day, hours=UPDATE_HOUR)
+            self._learned_from[trial].append((moment, np.unique(logs.participant[logs.usable]).tolist()))
+            self._since[trial] = moment
             self._covered[trial] = proposal.policies.covers(np.array(self._ids))
         refused = tuple(finding.check for finding in proposal.findings if not finding.passed)
         return UpdateRecord(day, proposal.state, refused, proposal.message, known, proposal.policies)

@@ -129,8 +129,11 @@ class GuardRails(Section):
     max_person_change: Probability = 0.7
     """Largest mean change of the probabilities in any participant from the live policy to the next."""
     max_newcomer_change: Probability = 0.2
-    """Largest mean change of the probabilities of the others that participants may make from whom the live policy has not
-    learned."""
+    """Largest mean change of the probabilities of the others that newcomers may make: participants from whom no policy
+    learned before the last `newcomer_days`."""
+    newcomer_days: Annotated[float, Field(ge=0, le=365)] = 7
+    """How long participants are newcomers, so that many of them cannot turn the policy in several nights either. At 0 they
+    are those from whom the live policy has not learned."""
     max_coefficient_change: Annotated[float, Field(gt=0)] = 6
     """Largest change of a policy coefficient from one version to the next, in standard errors."""
     max_influence: Probability = 0.3

@@ -309,8 +309,8 @@ def check_changes(rails: GuardRails, moved: Floats, people: NDArray[Any], *, is_
 def check_newcomers(
     study: Study, logs: StudyLogs, policies: Policies, known: Collection[str] | None, allowed: float
 ) -> PolicyFinding:
-    """The policy without those from whom the live policy has not learned (`known`: from whom it has) must do about the same
-    to the others: whoever can register people must not make the policy in one night."""
+    """The policy without newcomers (`known`: everybody else) must do about the same to the others: whoever can register
+    people must not make the policy in a few nights."""
     data = logs.logs
     newcomers = list_newcomers(logs, known)
     is_new = np.isin(data.participant, newcomers)
@@ -324,7 +324,7 @@ def check_newcomers(
     change = float(moved.mean()) if len(moved) else 0.0
     points = int((data.usable & is_new).sum())
     message = (
-        f"without the {len(newcomers)} participants from whom the live policy has not learned ({points:,} decision points) "
+        f"without the {len(newcomers)} newcomers of the last days ({points:,} decision points) "
         f"the probabilities of the others would move by {change:.3f} on average"
     )
     return PolicyFinding("newcomers", change <= allowed, change, allowed, message)

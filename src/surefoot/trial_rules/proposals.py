@@ -1,7 +1,8 @@
 """Proposals: from logs to the next policy, with everything that decides whether it may go live."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -150,9 +151,9 @@ def propose_policy(
 ) -> Proposal:
     """Fit to logs as measured, and check the policy against the one that is live.
 
-    `live` is None in warm-up; `live_coefficients` are those of the proposal that made it and `known` the participants from
-    whom it learned (None: it did not learn in this trial), `label` names a row of the input in messages, and `report` is
-    called with `checking` when the fit is done.
+    `live` is None in warm-up; `live_coefficients` are those of the proposal that made it and `known` the participants
+    who are no newcomers (`find_known`; None: it did not learn in this trial). `label` names a row of the input in messages, and
+    `report` is called with `checking` when the fit is done.
     """
     settings = study.trial or TrialSection()
     measured, implausible = blank_implausible(study, measured, settings.guard_rails.plausible_widths)
@@ -185,9 +186,25 @@ def propose_policy(
     return Proposal(state, failed or None, fit, logs, implausible, new, tuple(findings), coefficients, newcomers.left_out)
 
 
+def find_known(history: Sequence[tuple[timedelta, Collection[str]]], days: float) -> Collection[str] | None:
+    """From whom the policy that was live so many days ago had learned; the first policy's participants if none was live yet.
+
+    `history` lists how long ago each policy went live and from whom it learned, the first one first.
+
+    >>> day = timedelta(days=1)
+    >>> history = [(3 * day, ["p1"]), (2 * day, ["p1", "p2"]), (1 * day, ["p1", "p2", "p3"])]
+    >>> find_known(history, 1.5), find_known(history, 7), find_known([], 7)
+    (['p1', 'p2'], ['p1'], None)
+    """
+    if not history:
+        return None
+    earlier = [people for age, people in history if age >= timedelta(days=days)]
+    return earlier[-1] if earlier else history[0][1]
+
+
 @dataclass(frozen=True)
 class Newcomers:
-    """How much the participants from whom the live policy has not learned would change it."""
+    """How much newcomers would change the policy of the others."""
 
     findings: tuple[PolicyFinding, ...] = ()
     left_out: str | None = None

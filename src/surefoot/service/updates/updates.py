@@ -38,7 +38,7 @@ from surefoot.service.trial.participants import WITHDRAWN
 from surefoot.service.trial.trial import LIVE, Trial, list_coefficients, load_stored_study, open_trial, policies_to_text
 from surefoot.study import StudyLogs
 from surefoot.study.trial_updates import write_ranges
-from surefoot.trial_rules.proposals import Proposal, propose_policy
+from surefoot.trial_rules.proposals import Proposal, find_known, propose_policy
 
 BEAT_SECONDS = 2.0
 DEAD_AFTER = timedelta(seconds=20)
@@ -220,11 +220,16 @@ def _propose(trial: Trial, update_id: int, rows: list[Any]) -> Proposal:
     if live is not None and before is not None:
         # With the standard errors that were recorded with the update of the live policy; a pilot's policy has none.
         with trial.database.autocommit() as connection:
-            made_by = sa.select(updates.c.result, updates.c.learned_from).join_from(updates, policies)
-            made = connection.execute(made_by.where(policies.c.id == live.id)).first()
-        if made is not None:
-            coefficients = json.loads(made.result).get("standard_errors", [])
-            known = list(json.loads(made.learned_from or "{}"))
+            made_by = sa.select(updates.c.result).join_from(updates, policies)
+            result = connection.scalar(made_by.where(policies.c.id == live.id))
+            learned = sa.select(activations.c.activated_at, updates.c.learned_from).select_from(
+                activations.join(policies, activations.c.policy_id == policies.c.id).join(updates)
+            )
+            history = connection.execute(learned.order_by(activations.c.id)).all()
+        if result is not None:
+            coefficients = json.loads(result).get("standard_errors", [])
+            ages = [(now() - row.activated_at, list(json.loads(row.learned_from or "{}"))) for row in history]
+            known = find_known(ages, trial.settings.guard_rails.newcomer_days)
     return propose_policy(
         trial.study,
         states.measure_rows(trial.study, rows),
