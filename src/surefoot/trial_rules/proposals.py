@@ -152,8 +152,8 @@ def propose_policy(
     """Fit to logs as measured, and check the policy against the one that is live.
 
     `live` is None in warm-up; `live_coefficients` are those of the proposal that made it and `known` the participants
-    who are no newcomers (`find_known`; None: it did not learn in this trial). `label` names a row of the input in messages, and
-    `report` is called with `checking` when the fit is done.
+    who are no newcomers (`find_known`; None: it did not learn in this trial). `label` names a row of the input in
+    messages, and `report` is called with `checking` when the fit is done.
     """
     settings = study.trial or TrialSection()
     measured, implausible = blank_implausible(study, measured, settings.guard_rails.plausible_widths)
