@@ -114,7 +114,7 @@ def make_design(terms: Sequence[str], variables: Mapping[str, NDArray[Any]], row
     import pandas as pd
     from formulaic import model_matrix
 
-    text = " + ".join(["1", *(_quote(term) if term in variables else term for term in terms)])
+    text = " + ".join(["1", *(quote_name(term) if term in variables else term for term in terms)])
     try:
         matrix = model_matrix(text, pd.DataFrame(dict(variables), index=range(rows)), na_action="ignore", context={})
     except Exception as error:  # formulaic passes on whatever a function raises.
@@ -178,10 +178,10 @@ def _list_names(factor: "Factor", term: str, columns: Sequence[str]) -> list[str
 
 
 def _write_factor(factor: "Factor") -> str:
-    return _quote(factor.expr) if factor.eval_method.value == "lookup" else factor.expr
+    return quote_name(factor.expr) if factor.eval_method.value == "lookup" else factor.expr
 
 
-def _quote(name: str) -> str:
+def quote_name(name: str) -> str:
     """A column's name in a formula."""
     return name if name.isidentifier() else f"`{name}`"
 

@@ -11,8 +11,9 @@ import numpy as np
 from surefoot.data.frames import make_frame
 from surefoot.data.log_columns import Place, frame_row
 from surefoot.effects.adaptive_errors import adapt_errors
-from surefoot.effects.analysis import Analysis, Floats
+from surefoot.effects.analysis import Analysis
 from surefoot.effects.contrasts import ContrastResults, JointTest, SimultaneousContrasts
+from surefoot.effects.day_curve import KNOTS, EffectCurve, fit_curve
 from surefoot.effects.distal import TOTAL
 from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly, make_mean, solve
 from surefoot.effects.formulas import INTERCEPT, parse_terms
@@ -70,6 +71,7 @@ class EffectRow:
     simultaneous_low: float = np.nan  # With several actions: all pairs of them together, by max-t.
     simultaneous_high: float = np.nan
     simultaneous_p: float = np.nan
+    outcome_sd: float = np.nan  # Standard deviation of the outcome; NaN for relative risks.
 
     @property
     def simultaneous(self) -> Interval:
@@ -94,21 +96,15 @@ class EffectRow:
         return Interval(self.estimate, self.standard_error, self.low, self.high)
 
     @property
+    def standardised(self) -> Interval:
+        """In standard deviations of the outcome, which is taken as known."""
+        return Interval(*(number / self.outcome_sd for number in self.interval))
+
+    @property
     def percent(self) -> Interval:
         """e^effect − 1 in per cent."""
         ends = [log_to_percent(end) for end in (self.estimate, self.low, self.high)]
         return Interval(ends[0], math.nan, *ends[1:])
-
-
-@dataclass(frozen=True, eq=False)
-class EffectCurve:
-    """The effect as a straight line over a variable, with pointwise 95 % intervals."""
-
-    over: str
-    values: Floats
-    effect: Floats
-    low: Floats
-    high: Floats
 
 
 @dataclass(frozen=True)
@@ -217,6 +213,8 @@ class EffectsReport(ShownResult):
     """Prompts, outcomes, missing values and effects of the groups in `[groups]`."""
     selection: ModeratorSelection | None = None
     """Moderators that half of the participants chose among candidates; None where the study names no candidates."""
+    distal: tuple[EffectRow, ...] = ()
+    """The effect of one more prompt on a distal outcome, where the study names one."""
 
     def _overview(self) -> Overview:
         sample = f"{self.quality.people_counted:,} people, {self.quality.counted:,} decision points"
@@ -247,7 +245,11 @@ class EffectsReport(ShownResult):
 
     def to_frame(self, backend: str | None = None) -> Any:
         """The table, one row for each effect."""
-        rows = [asdict(row) for row in self.table]
+        standardised = ("standardised", "standardised_low", "standardised_high")
+        rows = []
+        for row in (*self.table, *self.distal):
+            value, _, low, high = row.standardised
+            rows.append(asdict(row) | dict(zip(standardised, (value, low, high), strict=True)))
         data = {name: [row[name] for row in rows] for name in rows[0]}
         return make_frame(data, backend or self.main.points.order.backend)
 
@@ -258,7 +260,9 @@ class EffectsReport(ShownResult):
             "checks": self.checks,
             "screen": None if self.screened is None else self.screened.to_dict(),
             "estimator": self.estimator,
-            "effects": self.table,
+            "effects": [_standardise(row) for row in self.table],
+            "distal": [_standardise(row) for row in self.distal],
+            "curve": None if self.curve is None else {**to_plain(self.curve), "bands": self.curve.describe()},
             "mean_outcome": self.mean_outcome,
             "errors": {
                 "used": self.errors,
@@ -280,8 +284,9 @@ class EffectsReport(ShownResult):
 
     def to_latex(self) -> str:
         """The table as a LaTeX tabular that needs the package booktabs."""
-        headers = ["Effect", "Estimate", "Std. error", "95 % from", "to", "p", "p (Holm)"]
-        return latex_table(headers, _list_cells(self.table))
+        headers = ["Effect", "Estimate", "Std. error", "95 % from", "to", "p", "p (Holm)", "In SD", "95 % from", "to"]
+        cells = zip(_list_cells(self.table), _list_standardised(self.table), strict=True)
+        return latex_table(headers, [[*row, *(standardised[1:] or ["–"] * 3)] for row, standardised in cells])
 
     def print_summary(self, console: "Console") -> None:
         """Print the tables and sentences, at most 80 columns wide where the tables allow it."""
@@ -310,6 +315,7 @@ class EffectsReport(ShownResult):
             lay_out=lay_out,
             compare=compare,
             lay_out_pairs=_lay_out_pairs,
+            lay_out_standardised=_lay_out_standardised,
             lay_out_groups=lambda groups: lay_out_table([group.cells for group in groups], HEADERS),
             group_sentences=describe_groups(self.groups),
         )
@@ -327,9 +333,7 @@ class EffectsReport(ShownResult):
             line = inline_svg(
                 self.plot_curve(ax=new_page_figure()), f"Effect over {self.curve.over}, from {first} to {last}"
             )
-            charts.append(
-                (line, "A straight line with its pointwise 95 % band; a trend of another shape would look otherwise.")
-            )
+            charts.append((line, self.curve.describe()))
         if self.selection is not None:
             description = f"Change of the effect with {len(self.selection.rows)} candidates; chosen: {self.selection.chosen}"
             figure = inline_svg(self.selection.plot(ax=new_page_figure()), description)
@@ -367,8 +371,10 @@ class EffectsReport(ShownResult):
 
     @property
     def _forest_rows(self) -> list[EffectRow]:
-        """Averages and values at moderators; slopes have another unit and are only in the table."""
-        return [row for row in self.table if "per 1 of " not in row.effect]
+        """Averages, lags, values at moderators, groups and the distal effect; slopes have another unit and are only in the
+        table."""
+        grouped = [row for group in self.groups for row in group.effects]
+        return [*(row for row in self.table if "per 1 of " not in row.effect), *grouped, *self.distal]
 
     @property
     def _unit(self) -> str:
@@ -378,50 +384,64 @@ class EffectsReport(ShownResult):
         return "outcome" if analysis.transform == "none" else analysis.transform.replace("x", analysis.outcome)
 
     def plot(self, *, ax: "Drawable" = None) -> "Axes":
-        """A forest plot of the effects; ratios also as per cent along the upper edge."""
-        from surefoot.reports.figures import BLUE, GREY, INK, add_legend, choose_axes, label_axes
+        """A forest plot: average, lags, values at moderators, groups and the distal effect.
 
-        rows = self._forest_rows
-        heights = np.arange(len(rows))
-        values = np.array([row.estimate for row in rows])
-        ends = np.array([(row.estimate - row.low, row.high - row.estimate) for row in rows]).T
-        axes = choose_axes(ax, width=5.6, height=1.5 + 0.5 * len(rows))
+        With a distal effect, the axis is in standard deviations of the outcome of each row, because outcomes have different
+        units. Otherwise it is in units of the outcome, and ratios are also shown as per cent along the upper edge.
+        """
+        from surefoot.reports.figures import BLUE, GREEN, INK, ORANGE, add_legend, choose_axes, interval_bars, label_axes
+
+        is_standardised = bool(self.distal)
+        kinds = {
+            "estimate, 95 % interval": (BLUE, "o", self._forest_rows[: -len(self.distal) or None]),
+            "distal outcome": (ORANGE, "D", self.distal),
+        }
+        grouped = {row.label for group in self.groups for row in group.effects}
+        axes = choose_axes(ax, width=5.6, height=1.5 + 0.5 * len(self._forest_rows))
         axes.axvline(0, color=INK, linewidth=0.8, linestyle="--", label="no effect")
-        label = "estimate, 95 % interval"
-        axes.errorbar(values, heights, xerr=ends, fmt="o", color=BLUE, markersize=5, linewidth=1.4, capsize=3, label=label)
-        labels = [row.effect if row.effect == row.analysis else f"{row.effect}\n({row.analysis})" for row in rows]
-        axes.set_yticks(heights, labels)
-        axes.set_ylim(len(rows) - 0.5, -0.5)
-        label_axes(axes, x=f"Effect on {self._unit}", y="", title="Effects")
+        labels: list[str] = []
+        for label, (colour, marker, rows) in kinds.items():
+            for name, chosen, shade in (
+                (label, [row for row in rows if row.label not in grouped], colour),
+                ("group", [row for row in rows if row.label in grouped], GREEN),
+            ):
+                if not chosen:
+                    continue
+                intervals = [row.standardised if is_standardised else row.interval for row in chosen]
+                values, bars = interval_bars(intervals)
+                heights = np.arange(len(labels), len(labels) + len(chosen))
+                style: dict[str, Any] = {"markersize": 5, "linewidth": 1.4, "capsize": 3}
+                axes.errorbar(values, heights, xerr=bars, fmt=marker, color=shade, label=name, **style)
+                labels += [row.effect if row.effect == row.analysis else f"{row.effect}\n({row.analysis})" for row in chosen]
+        axes.set_yticks(np.arange(len(labels)), labels)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
+        unit = "Effect in standard deviations of the outcome" if is_standardised else f"Effect on {self._unit}"
+        label_axes(axes, x=unit, y="", title="Effects")
         add_legend(axes)
-        if self.words.relative:
-            low, high = axes.get_xlim()
-            marks = [mark for mark in (-75, -50, -25, 0, 25, 50, 100, 200, 400) if low < math.log1p(mark / 100) < high]
-            texts = [f"{mark:+d} %".replace("-", "−").replace("+0", "0") for mark in marks]
-            upper = axes.twiny()
-            upper.set_xlim(low, high)
-            upper.set_xticks([math.log1p(mark / 100) for mark in marks], texts)
-            upper.tick_params(colors=GREY, labelsize="small")
-            upper.spines[["right", "left", "bottom"]].set_visible(False)
-            upper.spines["top"].set_color(GREY)
+        if self.words.relative and not is_standardised:
+            _add_percent_axis(axes)
         return axes
 
     def plot_curve(self, *, ax: "Drawable" = None) -> "Axes":
         """The effect over study days, where they are known."""
-        from surefoot.reports.figures import BLUE, INK, add_legend, choose_axes, label_axes
-
-        curve = self.curve
-        if curve is None:
+        if self.curve is None:
             raise InputError("the effect has no curve: no study day is known, or too little for a line")
-        axes = choose_axes(ax, width=5.6, height=3.4)
-        axes.axhline(0, color=INK, linewidth=0.8, linestyle="--", label="no effect")
-        axes.fill_between(curve.values, curve.low, curve.high, color=BLUE, alpha=0.2, linewidth=0, label="95 % interval")
-        axes.plot(curve.values, curve.effect, color=BLUE, linewidth=1.8, label="effect")
-        axes.margins(x=0)
-        x = f"{curve.over} of the study" if curve.over == "day" else curve.over
-        label_axes(axes, x=x, y=f"Effect on {self._unit}", title=f"Effect over {curve.over}")
-        add_legend(axes, columns=3)
-        return axes
+        return replace(self.curve, unit=self._unit).plot(ax=ax)
+
+
+def _add_percent_axis(axes: "Axes") -> None:
+    """Ratios as per cent along the upper edge."""
+    from surefoot.reports.figures import GREY
+
+    low, high = axes.get_xlim()
+    marks = [mark for mark in (-75, -50, -25, 0, 25, 50, 100, 200, 400) if low < math.log1p(mark / 100) < high]
+    texts = [f"{mark:+d} %".replace("-", "−").replace("+0", "0") for mark in marks]
+    upper = axes.twiny()
+    upper.set_xlim(low, high)
+    upper.set_xticks([math.log1p(mark / 100) for mark in marks], texts)
+    upper.tick_params(colors=GREY, labelsize="small")
+    upper.spines[["right", "left", "bottom"]].set_visible(False)
+    upper.spines["top"].set_color(GREY)
 
 
 def _list_cells(rows: Sequence[EffectRow]) -> list[list[str]]:
@@ -432,6 +452,25 @@ def _list_cells(rows: Sequence[EffectRow]) -> list[list[str]]:
         tests = (row.p,) if np.isnan(row.p_holm) else (row.p, row.p_holm)
         lines.append([row.label, *(f"{value:.4f}" for value in numbers), *map(format_p, tests)])
     return lines
+
+
+def _list_standardised(rows: Sequence[EffectRow]) -> list[list[str]]:
+    """Effects in standard deviations of the outcome; the label alone where there is none."""
+    lines = []
+    for row in rows:
+        value, _, low, high = row.standardised
+        lines.append([row.label, *(f"{number:.4f}" for number in (value, low, high) if np.isfinite(number))])
+    return lines
+
+
+def _lay_out_standardised(rows: Sequence[EffectRow]) -> str:
+    cells = [line for line in _list_standardised(rows) if len(line) == 4]
+    return lay_out_table(cells, ("in standard deviations", "effect", "[0.025", "0.975]")) if cells else ""
+
+
+def _standardise(row: EffectRow) -> dict[str, Any]:
+    """A row with its effect in standard deviations, for JSON."""
+    return {**asdict(row), "standardised": row.standardised}
 
 
 def _lay_out_pairs(rows: Sequence[EffectRow]) -> str:
@@ -458,6 +497,7 @@ def analyse(
     checks: Sequence[Check] | None = None,
     sensitivity: Sequence[str] = tuple(ROBUST_LOSSES),
     over: str | None = None,
+    knots: int = KNOTS,
     history: UpdateHistory | None = None,
     errors: str | None = None,
     name_row: Place = frame_row,
@@ -478,8 +518,9 @@ def analyse(
         Of the logs behind the frame; without them the frame itself is checked.
     sensitivity
         Losses with which the average effect is estimated again, robust to outlying outcomes.
-    over
-        The variable (study day) to draw the effect over.
+    over, knots
+        The variable (study day) to draw the effect over, and the number of interior knots of the curve; 0 for a straight
+        line.
     history
         The updates of a policy that learned from several participants; its rows are those of the frame, sorted by
         participant, then by time. Both kinds of standard errors are then reported.
@@ -525,6 +566,7 @@ def analyse(
     table = [row for name, result in results.items() for row in list_rows(name, result, at)]
     mean_outcome = None if ESTIMATORS[estimator].distal else _estimate_mean(main, history, fit.errors)
     tests = f"p (Holm) is adjusted for all {len(table)} tests of the table." if len(table) > 1 else "The table has one test."
+    spread = f"The standard deviation of {parsed.outcome} over the decision points that count is {table[0].outcome_sd:.4g}."
     scale = f"Effects are on the scale {parsed.transform} of {parsed.outcome}."
     return EffectsReport(
         checks=check_logs(main.points.to_trajectories()) if checks is None else tuple(checks),
@@ -539,10 +581,16 @@ def analyse(
         sensitivity=_estimate_robustly(results, sensitivity),
         quality=assess_sample(main.points),
         sentences=tuple(sentence for result in results.values() for sentence in _describe(chosen_words, result, at)),
-        notes=(tests, *([] if parsed.transform == "none" else [scale]), *([MEDIATION] if main.parts else []), *notes),
+        notes=(
+            tests,
+            *([] if np.isnan(table[0].outcome_sd) else [spread]),
+            *([] if parsed.transform == "none" else [scale]),
+            *([MEDIATION] if main.parts else []),
+            *notes,
+        ),
         words=chosen_words,
         estimator=estimator,
-        curve=None if over is None else _fit_curve(fit, main, over),
+        curve=None if over is None else fit_curve(fit, main.points.analysis, over, knots=knots),
         mean_outcome=mean_outcome,
         errors=fit.errors,
         missing=_compare_missing(fit, results),
@@ -591,9 +639,23 @@ def adjust_rows(rows: Sequence[EffectRow]) -> tuple[EffectRow, ...]:
     return tuple(replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True))
 
 
+def find_outcome_sd(result: EffectResult) -> float:
+    """Of the outcome (after its transform) over the decision points that count, people and days pooled.
+
+    A distal outcome counts once for each participant. A relative risk has none.
+    """
+    chosen = ESTIMATORS[result.estimator]
+    counted = result.points.counted_only
+    if chosen.binary:
+        return math.nan
+    outcome = counted.outcome[np.flatnonzero(np.diff(counted.person, prepend=-1))] if chosen.distal else counted.outcome
+    return float(outcome.std(ddof=1)) if len(outcome) > 1 else math.nan
+
+
 def list_rows(analysis: str, result: EffectResult, at: Sequence[Mapping[str, float]] = ()) -> list[EffectRow]:
     """Every coefficient, the effect at values of the moderators, and actions compared with each other."""
-    rows = _list_rows(analysis, result, at)
+    spread = find_outcome_sd(result)
+    rows = [replace(row, outcome_sd=spread) for row in _list_rows(analysis, result, at)]
     if not result.has_both_errors:
         return rows
     usual = _list_rows(analysis, result.with_errors("usual"), at)
@@ -729,24 +791,3 @@ def _describe(words: Words, result: EffectResult, at: Sequence[Mapping[str, floa
 def _name_way(part: str, mediator: str | None) -> str:
     """How a part of a mediated effect acts, in words."""
     return {"direct": "directly", "indirect": f"through {mediator}"}.get(part, "in total")
-
-
-def _fit_curve(fit: "_Fitter", main: EffectResult, over: str) -> EffectCurve | None:
-    """The average analysis with `over` as its only moderator, of the first treatment."""
-    analysis = main.points.analysis
-    controls = parse_terms(analysis.controls)
-    by_day = replace(analysis, moderators=(over,), controls=(*controls, *([] if over in controls else [over])))
-    try:
-        result = fit(by_day)
-    except InputError:  # One day only, or too few participants for two more coefficients.
-        return None
-    values = result.points.counted_only.moderators[1]
-    grid = np.linspace(values.min(), values.max(), 60)
-    matrix = np.zeros((len(grid), len(result.params)))
-    # The parts of a mediated effect add up.
-    for first in range(0, 2 * len(result.parts) or 1, 2):
-        matrix[:, first] = 1.0
-        matrix[:, first + 1] = grid
-    line = result.t_test(matrix)
-    low, high = line.conf_int().T
-    return EffectCurve(over, grid, line.effect, low, high)

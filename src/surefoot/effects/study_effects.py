@@ -88,6 +88,7 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         history=choice.history,
         errors=choice.used,
         checks=check_logs(checked, study),
+        knots=settings.day_knots,
         over=settings.day or ("day" if "day" in frame.column_names else None),
         name_row=lambda row: f"row {read.row[row]}",
         **options,
@@ -98,9 +99,25 @@ def analyse_study(study: Study, path: str | Path, *, section: EffectsSection | N
         screened=_compare_screens(study, settings, read, path, report, choice),
         error_sentences=choice.sentences,
         error_warning=choice.warning,
-        groups=_analyse_groups(study, settings, checked, path, frame, options, choice),
+        groups=_analyse_groups(study, settings, checked, path, frame, options, choice, report.table[0].outcome_sd),
+        distal=_estimate_distal(settings, frame, options, choice),
         selection=_select_moderators(study, settings, frame, options, read),
     )
+
+
+def _estimate_distal(settings: EffectsSection, frame: Any, options: Options, choice: ErrorChoice) -> tuple[EffectRow, ...]:
+    """The average effect on the distal outcome of the study, with the controls of the primary analysis."""
+    if settings.distal is None:
+        return ()
+    distal = Options(**{**options, "outcome": settings.distal, "moderators": (), "numerator": None, "transform": "none"})
+    distal |= {"future": "observed", "missing": "complete", "missing_as": None}
+    try:
+        result = fit_analysis(frame, Analysis(**distal), estimator="dcee")
+    except InputError as error:
+        raise InputError(f"effects.distal: {error}") from error
+    if choice.history is not None:
+        result = result.adapt(choice.history).with_errors(choice.used)
+    return tuple(list_rows(f"distal outcome {settings.distal}", result))
 
 
 def _select_moderators(
@@ -133,8 +150,9 @@ def _analyse_groups(
     frame: Any,
     options: Options,
     choice: ErrorChoice,
+    outcome_sd: float,
 ) -> tuple[GroupSummary, ...]:
-    """The groups that the study names, with the average effect at the first lag."""
+    """The groups that the study names, with the average effect at the first lag, in the trial's standard deviations."""
     lag = settings.lags[0]
     numerator = None if isinstance(settings.numerator, str) else settings.numerator
 
@@ -152,7 +170,7 @@ def _analyse_groups(
         )
         if choice.history is not None:
             result = result.adapt(choice.history).with_errors(choice.used)
-        return tuple(list_rows(name, result))
+        return tuple(replace(row, outcome_sd=outcome_sd) for row in list_rows(name, result))
 
     whole_people = lag > 0 or ESTIMATORS[settings.estimator].distal
     return summarise_groups(study, read, path, estimate, whole_people=whole_people)
@@ -253,7 +271,7 @@ def _make_frame(study: Study, settings: EffectsSection, read: StudyLogs, path: s
         dates = logs.time.astype("datetime64[D]")
         first = dates[logs.order[logs.starts[:-1]]]
         columns["day"] = (dates - first[logs.participant_index]).astype(np.float64)
-    named = (settings.outcome, settings.numerator, settings.mediator)
+    named = (settings.outcome, settings.numerator, settings.mediator, settings.distal)
     further = [name for name in named if isinstance(name, str) and name not in columns]
     if further:
         rows = read_further_columns(study, path, further)

@@ -78,6 +78,10 @@ class EffectsSection(Section):
     """Values of the moderators at which the effect is estimated."""
     day: str | None = None
     """The state variable over which the effect is drawn; `day` where there is one."""
+    day_knots: Annotated[int, Field(ge=0, le=8)] = 2
+    """Interior knots of the curve over days, a natural cubic spline; 0 for a straight line."""
+    distal: str | None = None
+    """A column with one outcome for each participant, repeated on every row; its effect stands next to the proximal one."""
     errors: Literal["usual", "adaptive"] | None = None
     """Standard errors that take the trial's policies as given, or those of a replication; by default the valid ones."""
 
