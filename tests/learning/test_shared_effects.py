@@ -100,6 +100,23 @@ def test_the_time_effects_hold_the_curve():
     assert sf.method("ts", pooling="partial").fit(logs).time_effects_ is None
 
 
+@pytest.mark.parametrize("step", [0.4, 0.1])
+def test_the_band_holds_the_truth_where_effects_walk(step):
+    """Twelve studies; `python -m benchmarks.time_effects` measures more."""
+    shares = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        logs, _ = draw_logs(seed=seed, fading=False, curve=1.0)
+        knots = np.append(0.0, np.cumsum(step * rng.standard_normal(10)))
+        change = np.interp(np.arange(41), np.arange(0, 41, 4), knots)
+        logs = logs.with_values(outcome=logs.outcome + logs.action * change[logs.time.astype(int)])
+        effects = sf.method("ts", pooling="partial", time="smooth", baseline="smooth").fit(logs).time_effects_
+        error = np.sqrt(effects.covariance[1:, 0, 0])
+        assert (error > 0.01).all()
+        shares.append((abs(effects.mean[1:, 0] - change[1:]) < 1.96 * error).mean())
+    assert np.mean(shares) > 0.85
+
+
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 @pytest.mark.parametrize("name", ["ts", "accb", "saccb", "linucb", "hb-ahead"])
 @pytest.mark.parametrize("pooling", ["partial", "all"])

@@ -323,7 +323,7 @@ def check_drift(measures: Measures, effect: Interval) -> Check:
     alike = line or change.effect_p_value < ALIKE
     wander = change.wandering_p_value < WANDERING
     walks = fitted.posterior_ is not None and bool(fitted.posterior_.walk)
-    follows = fitted.forgetting < 1 or walks or (fitted.time_effects_ is not None and not wander)
+    follows = fitted.forgetting < 1 or walks or (fitted.pooling_.changes_together and not wander)
     verdict = "look" if change.can_tell and (alike or wander) and not follows else "fine"
     # An effect that fades to nothing is twice its mean at first; where the interval holds that, it would not be noticed.
     study = change.points / PER

@@ -117,7 +117,9 @@ class Fitted(Shown):
     @property
     def time_effects(self) -> TimeEffects | None:
         """With `time = "smooth"`: how effects change over a participant's time for everybody; None otherwise."""
-        return None if self.joint is None or self.joint.shared is None else self.joint.shared.time_effects
+        if self.joint is None or self.joint.shared is None or self.posterior is None:
+            return None
+        return TimeEffects.of_posterior(self.joint.shared.design, self.posterior)
 
     @property
     def baseline(self) -> NDArray[np.float64]:

@@ -18,10 +18,22 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.learning.baselines import Baseline
 from surefoot.learning.batch import count_back
 from surefoot.learning.penalties import FitScales, StandardUnits
-from surefoot.learning.pooling.mixed_effects import Moments, Posterior, SharedMoments, SharedPosterior
+from surefoot.learning.pooling.mixed_effects import (
+    LEAST,
+    MOST_SHARED,
+    LikelihoodPoint,
+    Moments,
+    Posterior,
+    SharedMoments,
+    SharedPosterior,
+)
 
 Floats = NDArray[np.float64]
 MOST_INTERVALS = 12
+FAR = 8.0
+"""A standard deviation whose deviance is so much above the lowest has next to no weight."""
+NODES = 13
+"""Standard deviations over which a band is averaged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +77,9 @@ class SharedColumns:
     scaling: FitScales
     """Of the states in the baseline."""
     sees: Floats
-    effects: slice
-    """The features x(s, a) of the effects."""
+    first: int
+    last: int
+    """The features x(s, a) of the effects are those from the first on and before the last."""
     time: StudyTime | None
     """None where effects do not change."""
 
@@ -79,7 +92,8 @@ class SharedColumns:
             baseline=baseline,
             scaling=scaling,
             sees=sees,
-            effects=slice(size, size * logs.actions),
+            first=size,
+            last=size * logs.actions,
             time=StudyTime.of_logs(logs) if changing else None,
         )
 
@@ -87,6 +101,11 @@ class SharedColumns:
     def directions(self) -> Floats:
         """Of the baseline's cosines and sines, (variables, directions)."""
         return self.baseline.draw_directions(len(self.sees))
+
+    @property
+    def effects(self) -> slice:
+        """The features of the effects."""
+        return slice(self.first, self.last)
 
     @property
     def curves(self) -> int:
@@ -168,17 +187,57 @@ class SharedDesign:
             return None
         d = features.shape[-1]
         change = np.zeros((len(logs), d))
-        walk = None
         if self.columns.time is not None:
             time = self.columns.time
-            walk = TimeEffects.of_posterior(self, posterior, logs)
             steps = self.mixing[self.columns.curves :, self.columns.curves :] @ shared.mean[self.columns.curves :]
             steps = steps.reshape(time.intervals, -1)
             moved = time.ramps(time.position) - time.ramps(time.following)[logs.participant_index]
             change[:, self.columns.effects] = moved @ steps
         known = np.nan_to_num(logs.state)
         baseline = self.find_baseline(shared, known) if self.columns.curves else np.zeros(len(logs))
-        return SharedFit(baseline, change, baseline + (features * change).sum(axis=1), walk)
+        return SharedFit(baseline, change, baseline + (features * change).sum(axis=1), self)
+
+
+def average_over_variances(posterior: Posterior, shared: SharedPosterior, first: int) -> SharedPosterior:
+    """The posterior with what is not known of the variances of the groups from the first one on.
+
+    A variance that is estimated as zero need not be zero. For one group after the other, with the other variances as they
+    are, mean and covariance are those of the mixture over its standard deviation, whose prior is flat and whose likelihood
+    is the restricted one; their differences from the fit are added up.
+    """
+    likelihood = posterior.likelihood
+    d = likelihood.gram.shape[-1]
+    known = likelihood.unit > 0
+    scale = np.where(known, posterior.ratios / np.where(known, likelihood.unit, 1.0) ** 2, 0.0)
+    best = np.sqrt(np.maximum(scale, LEAST))
+    mean = shared.mean
+    covariance = shared.covariance
+    with_population = shared.with_population
+    for group in np.flatnonzero(likelihood.informed[d + first :]) + d + first:
+
+        def at(root: float, group: int = group) -> LikelihoodPoint:
+            roots = np.where(np.arange(len(best)) == group, root, best)
+            return likelihood.at(roots[:d], roots[d:])
+
+        lowest = at(best[group]).deviance
+        upper = max(2 * best[group], 0.5)
+        while at(upper).deviance - lowest < FAR and upper < MOST_SHARED**0.5:
+            upper *= 1.5
+        points = [at(root) for root in np.linspace(0.0, upper, NODES)]
+        deviances = np.array([point.deviance for point in points])
+        weights = np.exp(-(deviances - deviances.min()) / 2)
+        weights[[0, -1]] /= 2
+        weights /= weights.sum()
+        beliefs = [belief for point in points if (belief := point.posterior(1, True).shared) is not None]
+        means = np.array([belief.mean for belief in beliefs])
+        middle = weights @ means
+        mean = mean + middle - shared.mean
+        spread = (weights[:, None] * (means - middle)).T @ (means - middle)
+        inside = np.tensordot(weights, np.array([belief.covariance for belief in beliefs]), 1)
+        covariance = covariance + spread + inside - shared.covariance
+        across = np.tensordot(weights, np.array([belief.with_population for belief in beliefs]), 1)
+        with_population = with_population + across - shared.with_population
+    return SharedPosterior(mean, covariance, with_population, shared.variances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,13 +259,13 @@ class TimeEffects:
     """Decision points between two knots."""
 
     @classmethod
-    def of_posterior(cls, design: SharedDesign, posterior: Posterior, logs: Trajectories) -> "TimeEffects":
-        """With the posterior's uncertainty, in which variances are taken as known."""
+    def of_posterior(cls, design: SharedDesign, posterior: Posterior) -> "TimeEffects | None":
+        """With what is not known of the variances of the walk; None where effects do not change."""
         columns = design.columns
-        shared = posterior.shared
         time = columns.time
-        if shared is None or time is None:
-            raise ValueError("effects do not change in this fit")
+        if posterior.shared is None or time is None:
+            return None
+        shared = average_over_variances(posterior, posterior.shared, first=int(columns.curves > 0))
         times = np.arange(int(time.following.max(initial=0)) + 1)
         d = len(design.removed)
         shift = (columns.shift(times.astype(np.float64), d) @ design.mixing)[:, columns.effects]
@@ -235,4 +294,4 @@ class SharedFit:
     """How the row's coefficients differ from those at the participant's next decision point, (rows, d)."""
     offset: Floats
     """What both add to the expected outcome, (rows,)."""
-    time_effects: TimeEffects | None
+    design: SharedDesign
