@@ -257,6 +257,19 @@ def test_a_mediated_effect_of_a_distal_outcome(trial_folder, tmp_path):
     assert learned["estimator"] == "dcee"
 
 
+def test_missing_outcomes_are_analysed_as_asked(trial_folder, tmp_path):
+    frame = make_trial(5)
+    frame["at"] = np.where(frame["home"] == 1, "home", "elsewhere")
+    frame.loc[frame["t"] % 4 == frame["sent"], "y"] = np.nan
+    frame.drop(columns=["p", "home"]).to_csv(tmp_path / "logs.csv", index=False)
+    said = run("effects", tmp_path / "logs.csv", "--study", trial_folder / "study.toml", "--missing", "weighted", "--json")
+    found = json.loads(said)
+    missing = found["missing_outcomes"]
+    assert missing["primary"] == "weighted" and min(missing["missing"].values()) > 0
+    rows = {row["analysis"]: row["estimate"] for row in missing["effects"] if row["effect"] == "average"}
+    assert rows["average, weighted"] == found["effects"][0]["estimate"] != rows["average, complete"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -120,6 +120,23 @@ def test_missing_outcomes_are_drawn_from_their_conditional_distribution():
         np.testing.assert_allclose(chance[0, 0], literal.binary_chance(mean, slope, happened, base, -0.5, 1.4), rtol=1e-9)
 
 
+def test_draws_spread_as_outcomes_do_and_follow_states_and_participants():
+    frame = make_trial(14, people=20, points=40)
+    lost = lose_outcomes(frame)
+    result = sf.effects.wcls(lost, **COLUMNS, controls=["x"], missing="imputed")
+    draws = result.imputations.draws
+    rows = result.points.order.row[result.imputations.series.rows[draws.entries]]
+    truth = frame["y"].to_numpy()[rows]
+    # Noise has variance 1; states, levels of participants and effects explain the remainder.
+    assert draws.outcomes.var(axis=0, ddof=1).mean() == pytest.approx(1.05, abs=0.25)
+    assert np.corrcoef(draws.outcomes.mean(axis=0), truth)[0, 1] > 0.6
+    assert ((truth - draws.outcomes.mean(axis=0)) ** 2).mean() == pytest.approx(1.0, abs=0.25)
+    binary = sf.effects.emee(lose_outcomes(frame, "b"), **{**COLUMNS, "outcome": "b"}, missing="imputed").imputations.draws
+    assert set(np.unique(binary.outcomes)) == {0.0, 1.0}
+    assert binary.outcomes.mean() == pytest.approx(frame["b"].mean(), abs=0.08)
+    assert binary.outcomes.mean() == pytest.approx(binary.chances.mean(), abs=0.03)
+
+
 def test_rubins_rules_by_hand():
     frame = lose_outcomes(make_trial(5))
     options = {**COLUMNS, "controls": ["x"], "imputations": 5}
@@ -178,6 +195,19 @@ def test_weights_and_imputations_remove_the_bias_of_complete_rows(monkeypatch):
     assert shares["complete"][1] < -0.15
     for method in ("weighted", "imputed"):
         assert shares[method][0] >= 0.8 and abs(shares[method][1]) < 0.08, (method, shares[method])
+
+
+def test_the_committed_simulation_reached_its_targets():
+    records = simulation.read_records()
+    page = (simulation.FILE.parents[1] / "docs" / "effects.md").read_text(encoding="utf-8")
+    assert simulation.write_coverage(records) in page and simulation.write_shifts(records) in page
+    chosen = [record for record in records if record["scene"] == "continuous"]
+    shares = {
+        method: np.mean([record[method][1] < record["truth"] < record[method][2] for record in chosen]) for method in METHODS
+    }
+    assert len(chosen) >= 400
+    assert shares["complete"] < 0.85
+    assert all(0.93 <= shares[method] <= 0.97 for method in ("weighted", "imputed")), shares
 
 
 @pytest.mark.parametrize("method", ["weighted", "imputed"])
