@@ -217,6 +217,22 @@ def test_size_in_words_numbers_and_as_a_page(tmp_path):
     assert "relative risk" in binary["sentence"]
 
 
+def test_size_of_a_trial_with_several_treatments(tmp_path):
+    trial = ("--days", 42, "--per-day", 5, "--availability", 0.7)
+    arms = ("--arm", "walk: effect=0.1, probability=0.3", "--arm", "rest: effect=0.05, probability=0.3")
+    page = tmp_path / "size.html"
+    assert "walk 0.1, rest 0.05" in run("size", *trial, *arms, "--html", page) and "walk" in page.read_text()
+    against_nothing = json.loads(run("size", *trial, *arms, "--json"))
+    assert against_nothing["people"] == 42 and against_nothing["degrees_of_freedom"] == [2, 37]
+    each_other = json.loads(run("size", *trial, *arms, "--compare", "each other", "--json"))
+    assert each_other["people"] > 42 and each_other["degrees_of_freedom"][0] == 1
+    for options, words in ((("--effect", 0.1), "without effect"), (("--outcome", "binary"), "need --outcome binary")):
+        with pytest.raises(InputError, match=words):
+            run("size", *trial, *arms, *options)
+    with pytest.raises(InputError, match="is not a treatment"):
+        run("size", *trial, "--arm", "walk: effect=0.1")
+
+
 def test_size_from_a_pilot_passes_its_values_on(pilot_folder):
     pilot = "--pilot", pilot_folder / "logs.csv", "--study", pilot_folder / "study.toml"
     found = json.loads(run("size", "--days", 20, "--per-day", 2, "--effect", 0.3, *pilot, "--json"))

@@ -22,9 +22,11 @@ SIZE_EXAMPLES = """**Examples**
     surefoot size --days 30 --per-day 3 --outcome binary --baseline 0.3 --effect 0.2 --people 40
 
     surefoot size --days 42 --per-day 5 --effect 0.15 --pilot logs.csv --study study.toml
+
+    surefoot size --days 42 --per-day 5 --arm "walk: effect=0.1, probability=0.3" --arm "rest: effect=0.05, probability=0.3"
 """
 OverDays = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="A number, a number for each day, or a trend mean=…,initial=…,peak_day=…. Unit: standard deviations of the "
         "outcome; with --pilot or --sd the outcome's own unit."
@@ -36,7 +38,12 @@ OverDays = Annotated[
 def size(
     days: Annotated[int, typer.Option(help="Days of the study.")],
     per_day: Annotated[int, typer.Option(help="Decision points on each day.")],
-    effect: OverDays,
+    effect: OverDays = None,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(help='One of several treatments: "walk: effect=0.1, probability=0.3"; repeated, in place of --effect.'),
+    ] = None,
+    compare: Annotated[str, typer.Option(help="With --arm: test against `nothing`, or against `each other`.")] = "nothing",
     outcome: Annotated[
         str, typer.Option(help="`continuous`, or `binary`, where the effect is a log relative risk.")
     ] = "continuous",
@@ -69,7 +76,7 @@ def size(
 ) -> None:
     """Compute how many participants a trial needs, or its power, with sentences for the protocol."""
     from surefoot.data.frames import csv_text
-    from surefoot.sample_size import estimate_nuisance, size_trial
+    from surefoot.sample_size import SampleSize, estimate_nuisance, several_arms, size_trial
 
     numbers = {"sd": sd, "effect_sd": effect_sd, "controls": controls, "power": power, "people": people, "level": level}
     trends = {"effect": effect, "probability": probability, "availability": availability, "baseline": baseline}
@@ -81,11 +88,24 @@ def size(
         "test": test,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    nuisance = None
-    if pilot is not None:
-        loaded = application.LoadedStudy(pilot, study)
-        nuisance = estimate_nuisance(loaded.study, loaded.read, binary=outcome == "binary")
-    trial = size_trial(outcome, days, per_day, pilot=nuisance, **given)
+    trial: SampleSize
+    if arm:
+        refused = [name for name in ("effect", "effect_sd", "moderators", "test_moderators") if name in given]
+        if refused or pilot is not None:
+            raise InputError(f"several treatments are sized without {', '.join([*refused, 'a pilot'])}; leave it out")
+        if (outcome == "binary") != ("baseline" in given):
+            raise InputError("several treatments with a binary outcome need --outcome binary and --baseline; give both")
+        arms = dict(map(_parse_arm, arm))
+        effects = {name: values["effect"] for name, values in arms.items()}
+        chances = {name: values["probability"] for name, values in arms.items()}
+        del given["probability"]
+        trial = several_arms(days, per_day, effects=effects, probabilities=chances, compare=compare, **given)
+    else:
+        nuisance = None
+        if pilot is not None:
+            loaded = application.LoadedStudy(pilot, study)
+            nuisance = estimate_nuisance(loaded.study, loaded.read, binary=outcome == "binary")
+        trial = size_trial(outcome, days, per_day, pilot=nuisance, **given)
     texts = {csv: csv_text(trial.to_frame("pyarrow")), latex: trial.to_latex(), html: trial.to_html() if html else ""}
     with application.write_outputs(texts):
         if as_json:
@@ -100,6 +120,15 @@ def _parse_trend(text: str) -> Any:
         return application.parse_values(text)
     values = [application.parse_number(number) for number in text.split(",")]
     return values[0] if len(values) == 1 else values
+
+
+def _parse_arm(text: str) -> tuple[str, dict[str, float]]:
+    """`walk: effect=0.1, probability=0.3`."""
+    name, _, numbers = text.partition(":")
+    values = application.parse_values(numbers)
+    if set(values) != {"effect", "probability"}:
+        raise InputError(f"'{text}' is not a treatment; write \"walk: effect=0.1, probability=0.3\"")
+    return name.strip(), values
 
 
 def _parse_moderator(text: str) -> "Moderator":
