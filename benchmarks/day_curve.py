@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 .venv/bin/python -m benchmarks.day_curve
 
-Ten minutes on one core; docs/effects.md reports the table. Finished trials are appended to benchmarks/day_curve.jsonl.
+A quarter of an hour on one core; docs/effects.md reports the table. Finished trials are in benchmarks/day_curve.jsonl.
 """
 
 import json
@@ -16,7 +16,7 @@ from surefoot.effects.day_curve import fit_curve
 from surefoot.effects.result import fit_analysis
 
 LOG = pathlib.Path(__file__).with_suffix(".jsonl")
-TRIALS = 300
+TRIALS = 200
 DAYS = 42
 CURVES = {
     "fades": lambda day: 0.6 * np.exp(-day / 10),

@@ -118,6 +118,8 @@ def _describe_distal(file: StudyFile) -> Iterator[Fact]:
     effects = read_section(file.study)
     if ESTIMATORS[effects.estimator].distal:
         yield Fact(f"{effects.outcome_words or effects.outcome or file.study.outcome.column}.", file.cite("effects"))
+    if effects.distal is not None:
+        yield Fact(f"Column {effects.distal}, one value for each participant, analysed by DCEE.", file.cite("effects"))
 
 
 def _describe_inputs(file: StudyFile) -> Iterator[Fact]:
@@ -380,7 +382,7 @@ def collect_effect_facts(study: Study, path: Path, name: str) -> Facts:
     primary = next(iter(report.results))
     rows = {
         "effects": [row for row in report.table if row.analysis == primary],
-        "secondary": [row for row in report.table if row.analysis != primary],
+        "secondary": [*(row for row in report.table if row.analysis != primary), *report.distal],
         "sensitivity": [
             *report.sensitivity,
             *report.other_missing,
@@ -392,6 +394,8 @@ def collect_effect_facts(study: Study, path: Path, name: str) -> Facts:
     facts["effects"] += [Fact(sentence, command) for sentence in _describe_errors(report)]
     facts["secondary"] += [Fact(f"Does the effect differ {name}: {test}.", command) for name, test in report.joint.items()]
     facts["secondary"] += [Fact(statement, command) for statement in _describe_groups(report)]
+    selection = [] if report.selection is None else report.selection.describe()
+    facts["secondary"] += [Fact(statement, command) for statement in selection]
     facts["sensitivity"] += [Fact(line, command) for line in ([] if report.screened is None else report.screened.lines())]
     facts["missing_outcomes"] = list(_count_left_out(report, command))
     return facts
@@ -399,7 +403,8 @@ def collect_effect_facts(study: Study, path: Path, name: str) -> Facts:
 
 def _describe_row(row: EffectRow) -> str:
     adjusted = "" if np.isnan(row.p_holm) else f", adjusted after Holm: {describe_p(row.p_holm)}"
-    return f"{row.label}: {format_estimate(row.interval)}, {describe_p(row.p)}{adjusted}."
+    standardised = "" if np.isnan(row.outcome_sd) else f", in standard deviations {format_estimate(row.standardised)}"
+    return f"{row.label}: {format_estimate(row.interval)}, {describe_p(row.p)}{adjusted}{standardised}."
 
 
 def _describe_groups(report: EffectsReport) -> Iterator[str]:

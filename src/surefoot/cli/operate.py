@@ -242,7 +242,7 @@ def _write_checklist(
     with refuse_unwritable(out):
         out.mkdir(parents=True, exist_ok=True)
     write_texts({page: filled.to_html(), page.with_suffix(".md"): filled.to_markdown()})
-    counts = ", ".join(f"{count} {status}" for status, count in filled.count_statuses().items())
+    counts = ", ".join(f"{status}: {count}" for status, count in filled.count_statuses().items())
     typer.echo(f"{page} and {page.with_suffix('.md').name}: {counts}")
 
 
