@@ -229,10 +229,14 @@ def told(make: Callable[[Rome, int], Learner]) -> Contestant:
     return lambda cell, simulator, seed: make(simulator, seed) if isinstance(simulator, Rome) else None
 
 
+SMOOTH: dict[str, Any] = {"pooling": {"name": "partial", "time": "smooth"}, "baseline": "smooth"}
+"""Partial pooling, effects that change for everybody, and a baseline of any shape."""
 CONTESTANTS: dict[str, Contestant] = {
     "recommended": lambda cell, simulator, seed: Recommended(cell.actions),
     "ts, partial": ours("ts", pooling="partial"),
     "hb-ts, partial": ours("hb-ts", pooling="partial"),
+    "ts, smooth": ours("ts", **SMOOTH),
+    "hb-ts, smooth": ours("hb-ts", **SMOOTH),
     "ts, all, long run": lambda cell, simulator, seed: (
         None if isinstance(simulator, Rome) else Refitted(sf.method("ts", pooling="all", horizon="long-run"), cell.actions)
     ),
@@ -245,7 +249,7 @@ CONTESTANTS: dict[str, Contestant] = {
     "MABWiser LinTS": lambda cell, simulator, seed: MabWiser(cell.actions, seed),
     "contextualbandits LinUCB": lambda cell, simulator, seed: ContextualBandits(cell.actions, seed),
 }
-OURS = ("recommended", "ts, partial", "hb-ts, partial", "ts, all, long run")
+OURS = ("recommended", "ts, partial", "hb-ts, partial", "ts, smooth", "hb-ts, smooth", "ts, all, long run")
 
 
 def read_results(path: Path = RESULTS) -> list[dict[str, Any]]:
@@ -323,12 +327,13 @@ def main() -> None:
     parser.add_argument("--contestants", default="*")
     parser.add_argument("--replicates", type=int, default=REPLICATES)
     parser.add_argument("--share", default="0/1", help="which of how many processes this is, such as 0/2")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true", help="run nothing")
     options = parser.parse_args()
     first, processes = map(int, options.share.split("/"))
     if not options.table:
-        run(options.cells, options.contestants, options.replicates, share=(first, processes))
-    write_page()
+        run(options.cells, options.contestants, options.replicates, path=options.results, share=(first, processes))
+    write_page(results=options.results)
 
 
 if __name__ == "__main__":

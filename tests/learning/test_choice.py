@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import surefoot as sf
+from benchmarks.rome import Rome
 from surefoot.learning.choice import compare_capped_errors, cut_into_folds, estimate_slope, spread_probabilities
 
 COIN = sf.policies.coin(2)
@@ -35,20 +36,20 @@ def choose(simulator, seeds, points):
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_where_people_differ_it_pools_partially():
-    partial, _ = choose(lambda people, seed: WithoutBurden(people, spread=3.0, seed=seed), range(6), 120)
+    partial, _ = choose(lambda people, seed: WithoutBurden(people, spread=3.0, seed=seed), range(3), 120)
     assert partial == 1
 
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_where_prompts_burden_later_it_looks_ahead():
-    _, long_run = choose(lambda people, seed: sf.simulators.HeartSteps(people), range(6), 150)
+    _, long_run = choose(lambda people, seed: sf.simulators.HeartSteps(people), range(3), 150)
     assert long_run == 1
 
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_where_nothing_differs_it_mostly_takes_the_simplest():
     # One standard error is exceeded by chance in a sixth of all logs.
-    partial, long_run = choose(lambda people, seed: WithoutBurden(people), range(12), 120)
+    partial, long_run = choose(lambda people, seed: WithoutBurden(people), range(6), 120)
     assert partial <= 0.34 and long_run <= 0.34
 
 
@@ -63,10 +64,11 @@ def test_the_fit_is_that_of_a_method_with_the_chosen_parts():
     fixed = sf.method("hb-ts", critic=fitted.critic_, pooling=fitted.pooling_, horizon=fitted.horizon_).fit(logs)
     np.testing.assert_array_equal(fitted.predict_proba(logs), fixed.predict_proba(logs))
     assert fitted.settled.list_settings() == fixed.list_settings()
-    critic, pooling, horizon, *_ = fitted.chosen_.comparisons
+    critic, pooling, changes, curve, horizon, *_ = fitted.chosen_.comparisons
+    assert "time = 'smooth'" in changes.richer and "baseline = 'smooth'" in curve.richer
     assert critic.richer == "critic = 'ridge'"
-    assert pooling.simpler == "pooling = 'all'" and horizon.richer == "horizon = 'long-run'"
-    reason = "pooling = 'partial' instead of pooling = 'all': slope"
+    assert pooling.simpler == "pooling = 'all', baseline = 'linear'" and horizon.richer == "horizon = 'long-run'"
+    reason = "pooling = 'partial', baseline = 'linear' instead of pooling = 'all', baseline = 'linear': slope"
     assert fitted.chosen_.reasons[1].startswith(reason)
     assert "critic = 'high-breakdown', because" in str(fitted.summary())
     again = sf.method("recommended").fit(logs)
@@ -81,13 +83,14 @@ def test_units_change_no_choice():
     chosen, again = (sf.method("recommended").fit(data).chosen_.comparisons for data in (logs, other))
     for before, after in zip(chosen, again, strict=True):
         unit = 3600 if "horizon" in before.simpler else 1
-        assert_allclose(unit * after.estimate, before.estimate, rtol=1e-4)
-        assert_allclose(unit * after.standard_error, before.standard_error, rtol=1e-4)
+        # The search for variances ends within a thousandth of the best ones.
+        assert_allclose(unit * after.estimate, before.estimate, rtol=5e-3)
+        assert_allclose(unit * after.standard_error, before.standard_error, rtol=5e-3)
 
 
 @pytest.mark.parametrize(("people", "points"), [(5, 60), (8, 9)])
 def test_too_small_logs_get_the_named_default_and_a_warning(people, points):
-    with pytest.warns(sf.FitWarning, match="Nothing was compared.*pooling = 'partial', horizon = 'immediate'"):
+    with pytest.warns(sf.FitWarning, match="Nothing was compared.*pooling = 'partial', baseline = 'linear', horizon = 'immediate'"):
         fitted = sf.method("recommended").fit(heart_steps(people, points))
     assert (fitted.pooling_.name, fitted.horizon_.name) == ("partial", "immediate")
     assert not fitted.chosen_.comparisons
@@ -105,10 +108,10 @@ def test_a_horizon_that_cannot_be_compared_says_why():
 
 
 @pytest.mark.parametrize(
-    "given", [{"pooling": "all"}, {"pooling": "partial"}, {"random_walk": 0.1}, {"horizon": "long-run"}]
+    "given", [{"pooling": "all"}, {"pooling": "partial"}, {"random_walk": 0.1}, {"horizon": "long-run"}, {"baseline": "smooth"}]
 )
 def test_parts_that_it_chooses_are_not_given(given):
-    with pytest.raises(sf.InputError, match=r"'recommended' chooses (pooling|horizon) from the logs; leave out"):
+    with pytest.raises(sf.InputError, match=r"'recommended' chooses (pooling|baseline|horizon) from the logs; leave out"):
         sf.method("recommended", **given)
 
 
@@ -133,6 +136,13 @@ def test_the_robust_critic_stays_where_outcomes_are_wild_after_prompts():
     assert sf.method("recommended").fit(dirty).critic_.name == "high-breakdown"
     settled = sf.method("recommended", choose_critic=False).fit(dirty)
     assert all("critic" not in comparison.simpler for comparison in settled.chosen_.comparisons)
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_where_effects_fade_and_the_baseline_is_curved_it_takes_both():
+    logs = Rome("fade", people=30, points=60).collect(COIN, decision_points=60, seed=1)
+    fitted = sf.method("recommended").fit(logs)
+    assert fitted.pooling_.time == "smooth" and fitted.settled.baseline.name == "smooth"
 
 
 def test_slopes_are_those_of_least_squares_with_a_sandwich_over_people():

@@ -66,7 +66,13 @@ PLAIN = "ridge"
 """The critic that keeps every decision point."""
 CAP = 3.0
 """Residuals are capped at this many robust standard deviations."""
-EFFECT_MODELS: tuple[Mapping[str, Any], ...] = ({"pooling": "all"}, {"pooling": "partial"})
+CHANGING: Mapping[str, Any] = {"name": "partial", "time": "smooth"}
+EFFECT_MODELS: tuple[Mapping[str, Any], ...] = (
+    {"pooling": "all", "baseline": "linear"},
+    {"pooling": "partial", "baseline": "linear"},
+    {"pooling": CHANGING, "baseline": "linear"},
+    {"pooling": CHANGING, "baseline": "smooth"},
+)
 """Candidates for the effects as parameters of a method, from the simplest to the richest. The last one gives m(s)."""
 
 
@@ -94,7 +100,7 @@ class CrossFitted(Choice):
     """Chooses critic and pooling by how well effects predict, and the horizon by its policy's value, all cross-fitted."""
 
     name: ClassVar[str] = "cross-fitted"
-    default: ClassVar[Mapping[str, str]] = {"pooling": "partial", "horizon": "immediate"}
+    default: ClassVar[Mapping[str, str]] = {"pooling": "partial", "baseline": "linear", "horizon": "immediate"}
     look_ahead: bool = True
     """Whether the long run is a candidate for the horizon."""
     choose_critic: bool = True
@@ -164,7 +170,7 @@ class CrossFitted(Choice):
         if not self.look_ahead:
             return ChosenParts(immediate, ("horizon = 'immediate', because look_ahead is false.",))
         long_run: dict[str, Any] = {"horizon": self._long_run}
-        candidates = [{**fixed, "pooling": "all", **horizon} for horizon in (immediate, long_run)]
+        candidates = [{**fixed, **EFFECT_MODELS[0], **horizon} for horizon in (immediate, long_run)]
         try:
             comparisons = [_find_delayed(fit_parts(candidates[1], logs), logs.action_names)]
             if not comparisons[0].richer_taken:
@@ -315,10 +321,11 @@ def _cross_fit_effects(
         held_out = fold == number
         hidden = logs.with_values(outcome=np.where(held_out, np.nan, logs.outcome))
         for position, parameters in enumerate(models):
-            blocks = fit_parts(parameters, hidden).row_coef[held_out].reshape(-1, logs.actions, design.shape[1])
+            fitted = fit_parts(parameters, hidden)
+            blocks = fitted.row_coef[held_out].reshape(-1, logs.actions, design.shape[1])
             expected = np.einsum("rk,rak->ra", design[held_out], blocks)
             effects[position, held_out, 1:] = expected[:, 1:]
-            baseline[held_out] = expected[:, 0]
+            baseline[held_out] = expected[:, 0] + fitted.baseline[held_out]
     return effects, baseline
 
 
