@@ -1,14 +1,14 @@
-"""`recommended` chooses pooling and horizon from the logs: the truth of simulators is what it should choose."""
+"""`recommended` chooses its parts from the logs: the truth of simulators is what it should choose."""
 
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.rome import Rome
 from numpy.testing import assert_allclose
 
 import surefoot as sf
-from benchmarks.rome import Rome
 from surefoot.learning.choice import compare_capped_errors, cut_into_folds, estimate_slope, spread_probabilities
 
 COIN = sf.policies.coin(2)
@@ -90,7 +90,9 @@ def test_units_change_no_choice():
 
 @pytest.mark.parametrize(("people", "points"), [(5, 60), (8, 9)])
 def test_too_small_logs_get_the_named_default_and_a_warning(people, points):
-    with pytest.warns(sf.FitWarning, match="Nothing was compared.*pooling = 'partial', baseline = 'linear', horizon = 'immediate'"):
+    with pytest.warns(
+        sf.FitWarning, match="Nothing was compared.*pooling = 'partial', baseline = 'linear', horizon = 'immediate'"
+    ):
         fitted = sf.method("recommended").fit(heart_steps(people, points))
     assert (fitted.pooling_.name, fitted.horizon_.name) == ("partial", "immediate")
     assert not fitted.chosen_.comparisons
@@ -108,7 +110,8 @@ def test_a_horizon_that_cannot_be_compared_says_why():
 
 
 @pytest.mark.parametrize(
-    "given", [{"pooling": "all"}, {"pooling": "partial"}, {"random_walk": 0.1}, {"horizon": "long-run"}, {"baseline": "smooth"}]
+    "given",
+    [{"pooling": "all"}, {"pooling": "partial"}, {"random_walk": 0.1}, {"horizon": "long-run"}, {"baseline": "smooth"}],
 )
 def test_parts_that_it_chooses_are_not_given(given):
     with pytest.raises(sf.InputError, match=r"'recommended' chooses (pooling|baseline|horizon) from the logs; leave out"):

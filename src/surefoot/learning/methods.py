@@ -93,7 +93,7 @@ class Method(Shown):
     filter
         `Hampel` or `Kalman` of `surefoot.filters` cleans each participant's series first; None leaves them as they are.
     choice
-        `CrossFitted` of `surefoot.choices` chooses pooling and horizon from the logs before each fit; None keeps the parts.
+        `CrossFitted` of `surefoot.choices` chooses parts from the logs before each fit; None keeps the parts.
     baseline
         The shape of the expected outcome without an action: `Linear`, or `Smooth` of `surefoot.learning.baselines`.
     critic_penalty
@@ -741,7 +741,7 @@ METHODS: dict[str, dict[str, str]] = {
     },
 }
 """The parts of the paper's nine methods by name, then of three with the high-breakdown critic, three that look ahead, for
-everybody together, three that sample from the posterior, and one that chooses pooling and horizon from the logs."""
+everybody together, three that sample from the posterior, and one that chooses its parts from the logs."""
 
 
 @spell_out_keywords(Method, *(registry.find(name) for registry in SLOTS.values() for name in registry))
