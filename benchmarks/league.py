@@ -36,6 +36,8 @@ Ints = NDArray[np.int64]
 
 FIRST_SEED = 1000
 REPLICATES = 50
+FEW = 3
+"""With fewer replicates nothing is called the best, or a loss."""
 RESULTS = Path(__file__).with_name("league.jsonl")
 PAGE = Path(__file__).with_name("league.md")
 ARTEFACTS = 0.1
@@ -302,10 +304,12 @@ def write_rows(summary: dict[tuple[str, str], tuple[float, float, int]]) -> list
 def write_entry(cell: Cell, name: str, entry: tuple[float, float, int], summary: dict[Any, Any]) -> str:
     mean, error, count = entry
     sign = -1.0 if cell.smaller_is_better else 1.0
-    rivals = {key[1]: value for key, value in summary.items() if key[0] == cell.name}
-    best = max(rivals, key=lambda rival: sign * rivals[rival][0])
+    rivals = {key[1]: value for key, value in summary.items() if key[0] == cell.name and value[2] >= FEW}
+    best = max(rivals, key=lambda rival: sign * rivals[rival][0], default=name)
     digits = 0 if abs(mean) >= 100 else 1
-    text = f"{mean:,.{digits}f} ± {error:,.{digits}f} ({count})"
+    text = f"{mean:,.{digits}f} ± {error:,.{digits}f} ({count})" if count > 1 else f"{mean:,.{digits}f} (1)"
+    if count < FEW or len(rivals) < 2:
+        return text
     if name == best:
         return f"**{text}**"
     behind = sign * (rivals[best][0] - mean) / np.hypot(error, rivals[best][1])

@@ -195,10 +195,13 @@ def test_it_goes_on_where_it_stopped(tmp_path, monkeypatch):
     with results.open("a") as file:
         file.write(json.dumps({"cell": "tiny", "contestant": "ts, partial", "seed": 1000, "value": 1e6}) + "\n")
         file.write(json.dumps({"cell": "tiny", "contestant": "ts, partial", "seed": 1001, "value": 1e6}) + "\n")
+        file.write(json.dumps({"cell": "tiny", "contestant": "ts, partial", "seed": 1002, "value": 1e6}) + "\n")
+        file.write(json.dumps({"cell": "tiny", "contestant": "RoME", "seed": 1000, "value": 0.0}) + "\n")
     page = tmp_path / "league.md"
     page.write_text("Before.\n<!-- table -->\n<!-- end of the table -->\nAfter.\n")
     league.write_page(page, results)
     league.write_page(page, results)
     text = page.read_text()
     assert text.count("| contestant | tiny |") == 1 and text.startswith("Before.") and text.endswith("After.\n")
-    assert "| ts, partial | **1,000,000 ± 0 (2), loss** |" in text
+    assert "| ts, partial | **1,000,000 ± 0 (3), loss** |" in text
+    assert "| RoME | 0.0 (1) |" in text
