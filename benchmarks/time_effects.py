@@ -56,7 +56,11 @@ def main() -> None:
     for name, step in STEPS.items():
         shares = [measure_coverage(1000 + seed, step) for seed in range(STUDIES)]
         error = np.std(shares, ddof=1) / STUDIES**0.5
-        results[name] = {"step": step, "coverage": round(float(np.mean(shares)), 4), "standard_error": round(error, 4)}
+        results[name] = {
+            "step": step,
+            "coverage": round(float(np.mean(shares)), 4),
+            "standard_error": round(float(error), 4),
+        }
         print(name, results[name], flush=True)
     Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=2) + "\n")
 
