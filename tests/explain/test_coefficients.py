@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import surefoot as sf
 from surefoot.explain import Difference, explain
+from surefoot.explain.coefficients import find_differences
 from surefoot.inference import participant_intervals as resampled
 from surefoot.inference.intervals import Interval
 from surefoot.inference.participant_intervals import bootstrap_coefficients
@@ -198,3 +199,21 @@ def test_who_has_few_decision_points_has_no_fit_of_their_own():
         if who == 3 and part == "policy"
     ]
     assert np.isnan(ends).all()
+
+
+def test_people_are_compared_at_their_first_decision_point_where_effects_change():
+    """Individual fits, without the change that everybody shares, lie around the population, and are drawn towards it."""
+    rng = np.random.default_rng(5)
+    people, points = 30, 60
+    state = rng.standard_normal((people, points, 1))
+    action = rng.integers(0, 2, (people, points))
+    personal = 0.5 * rng.standard_normal((people, 1))
+    effect = 2 + personal - np.arange(points) / 30 + state[..., 0]
+    outcome = rng.standard_normal((people, 1)) + action * effect + 0.3 * rng.standard_normal((people, points))
+    logs = sf.Trajectories.from_arrays(state, action, outcome, state_names=("s",))
+    fitted = sf.method("ts", pooling={"name": "partial", "time": "smooth"}).fit(logs)
+    difference = find_differences(fitted)[0]
+    assert abs(np.mean(difference.individual) - difference.population) < 0.1
+    assert np.corrcoef(difference.individual, personal[:, 0])[0, 1] > 0.95
+    assert np.corrcoef(difference.drawn, personal[:, 0])[0, 1] > 0.95
+    assert 0 <= difference.pulled < 0.2

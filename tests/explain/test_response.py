@@ -302,3 +302,32 @@ def test_a_myopic_policy_has_no_such_section(long_logs):
     sections = dict(found.card().sections)
     assert "What an action does now and later" not in sections
     assert "next outcome only" in sections["What it does not know"][0]
+
+
+def collect_fading(people=40, points=60, seed=3):
+    """The effect at state s is 2 − t/30 + s at decision point t = 0, 1, …, for everybody."""
+    rng = np.random.default_rng(seed)
+    state = rng.standard_normal((people, points, 1)) + 0.5
+    action = rng.integers(0, 2, (people, points))
+    effect = 2 - np.arange(points) / 30 + state[..., 0]
+    outcome = rng.standard_normal((people, 1)) + action * effect + 0.5 * rng.standard_normal((people, points))
+    return sf.Trajectories.from_arrays(state, action, outcome, state_names=("s",))
+
+
+def test_effect_courses_follow_a_fading_effect():
+    logs = collect_fading()
+    explained = sf.explain.explain(sf.method("ts", pooling={"name": "partial", "time": "smooth"}).fit(logs))
+    (course,) = explained.effect_courses
+    truth = 2 - (course.position - 1) / 30 + logs.state.mean()
+    assert course.position[0] == 1 and course.position[-1] == 61
+    assert np.abs(course.effect - truth).max() < 0.35
+    assert ((course.low <= truth) & (truth <= course.high)).mean() > 0.8
+    assert course.change.low < -2 < course.change.high < -1
+    assert dict(explained.card().sections)["How effects change over the study"][0].startswith("send, at the mean state: ")
+    assert "Effects over the study" in explained.to_html()
+    assert len(explained.to_dict()["effect_courses"][0]["effect"]) == 61
+
+
+def test_a_constant_effect_has_no_course():
+    logs = collect_fading(people=10, points=20)
+    assert sf.explain.explain(sf.method("ts", pooling="partial").fit(logs)).effect_courses == ()

@@ -1,6 +1,6 @@
 """Coefficients with intervals, for critic and policy, pooled or per participant, and how people differ in them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from surefoot.inference.intervals import Interval, describe_roughness, mean_inte
 from surefoot.inference.participant_intervals import bootstrap_coefficients, count_affordable, draw_coefficients
 from surefoot.inference.sandwich import Influences, compute_influences, takes_refits
 from surefoot.learning.methods import Method
-from surefoot.learning.pooling.mixed_effects import profile_spread
+from surefoot.learning.pooling.mixed_effects import Moments, profile_spread
 from surefoot.numerics.parallel import Progress
-from surefoot.policies.features import critic_feature_names
+from surefoot.policies.features import critic_feature_names, critic_features
 
 OWN_PEOPLE = 400
 """This many people show how many individual intervals lie above zero, to within 5 points; the refits take seconds."""
@@ -197,18 +197,38 @@ class Difference:
         return 1 - float((distance * (self.drawn[known] - self.population)).sum()) / total if total > 0 else 1.0
 
 
+def _take_out_shared(fitted: Method, moments: Moments) -> tuple[Moments, NDArray[np.float64]]:
+    """Moments of the outcome without what everybody shares, and the change of everybody's coefficients up to their next
+    decision point, (people, features): people are compared at their first one, as β is."""
+    shared = None if fitted.joint_ is None else fitted.joint_.shared
+    passed = np.zeros(moments.gram.shape[:2])
+    if shared is None:
+        return moments, passed
+    logs = fitted.logs_
+    if fitted.time_effects_ is not None:
+        changes = fitted.time_effects_.mean[np.diff(logs.starts)]
+        passed[:, passed.shape[1] - changes.shape[1] :] = changes
+    state = np.nan_to_num(logs.state) * fitted.critic_sees_
+    features = np.asarray(critic_features(state, logs.action, logs.actions, fitted.list_centres(logs)))
+    counted = np.nan_to_num(fitted.weights_) * shared.offset
+    pull = np.zeros_like(passed)
+    np.add.at(pull, logs.participant_index, counted[:, None] * features)
+    pull += (moments.gram @ passed[:, :, None])[:, :, 0]
+    return replace(moments, cross=moments.cross - pull[:, :, None]), passed
+
+
 def find_differences(fitted: Method) -> tuple[Difference, ...]:
     """One for every effect of an action; none without partial pooling."""
     posterior = fitted.posterior_
     if posterior is None:
         return ()
     logs = fitted.logs_
-    moments = posterior.likelihood.moments
+    moments, passed = _take_out_shared(fitted, posterior.likelihood.moments)
     basis = np.asarray(posterior.likelihood.basis)
     to_mean_state = np.linalg.inv(basis / np.diagonal(basis))
     individual = moments.solve(np.zeros(len(basis)))[0][:, :, 0] @ to_mean_state.T
     individual[np.asarray(moments.count) < fitted.critic_coef_.shape[1]] = np.nan
-    drawn = posterior.mean @ to_mean_state.T
+    drawn = (posterior.mean - passed) @ to_mean_state.T
     population = to_mean_state @ posterior.population
     if fitted.pooling_.get_params().get("correlated_differences") or posterior.walk:
         spread = to_mean_state @ posterior.spread @ to_mean_state.T

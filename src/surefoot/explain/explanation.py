@@ -103,6 +103,8 @@ class Explanation(ShownResult):
     """The share of decision points at which something was sent."""
     consequences: tuple[response.ActionConsequence, ...]
     """What each action does now and later; empty with an immediate horizon."""
+    effect_courses: tuple[response.EffectCourse, ...]
+    """How the effect of each action changes over the study for everybody; empty where it may not change."""
     differences: tuple[Difference, ...]
     """How people differ, and how far everybody was drawn towards the population; empty without partial pooling."""
 
@@ -227,6 +229,7 @@ class Explanation(ShownResult):
             "courses": to_plain(self.courses),
             "send_rates": dict(zip(participants, self.send_rates.tolist(), strict=True)),
             "consequences": [{**to_plain(row), "lags": row.lags[: row.felt + 1].tolist()} for row in self.consequences],
+            "effect_courses": to_plain(self.effect_courses),
             "differences": differences,
         }
 
@@ -271,6 +274,7 @@ class Explanation(ShownResult):
             answers=embed_pictures(page.draw_curve(curve, self.fitted.logs_.action_names) for curve in self.curves),
             differences=embed_pictures(page.draw_difference(difference, str(self.unit)) for difference in self.differences),
             consequences=embed_pictures(map(page.draw_lags, self.consequences)),
+            effect_courses=embed_pictures(page.draw_effect_course(course, str(self.unit)) for course in self.effect_courses),
             when=embed_pictures([*map(page.draw_course, self.courses), people]),
             charts=embed_pictures(
                 page.draw_coefficients(self.fitted, self.coefficients, part.part, self.unit, new_page_figure())
@@ -354,5 +358,6 @@ def explain(
         send_rate=float(send.mean()),
         logged_rate=float((logs.action[used] > 0).mean()),
         consequences=response.find_consequences(fitted),
+        effect_courses=response.find_effect_courses(fitted),
         differences=find_differences(fitted),
     )

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.explain.coefficients import Coefficients, Difference, choose_coefficients
-from surefoot.explain.response import ActionConsequence, Curve, TimeCourse, spread_evenly
+from surefoot.explain.response import ActionConsequence, Curve, EffectCourse, TimeCourse, spread_evenly
 from surefoot.learning.methods import Method
 from surefoot.reports import figures
 from surefoot.reports.figures import Drawable, Picture, finish_picture
@@ -53,6 +53,19 @@ def draw_lags(consequence: ActionConsequence) -> Picture:
     labels = {"x": "decision points after it", "y": "change in the outcome", "title": f"{consequence.action}, now and later"}
     note = "At the mean state, compared with doing nothing."
     return finish_picture(axes, f"Change in the outcome after {consequence.action}", note, **labels)
+
+
+def draw_effect_course(course: EffectCourse, unit: str) -> Picture:
+    """The effect of an action over a participant's time, with its band."""
+    axes = figures.new_figure(**figures.SMALL)[1]
+    axes.plot(course.position, course.effect, color=figures.BLUE, label="effect in the population")
+    axes.fill_between(
+        course.position, course.low, course.high, color=figures.BLUE, alpha=0.2, linewidth=0, label="pointwise 95 % interval"
+    )
+    axes.axhline(0, color=figures.INK, linewidth=0.8, linestyle="--", label="no effect")
+    note = "At the mean state, compared with doing nothing. The change is the same for everybody."
+    labels = {"x": "decision point of the participant", "y": unit, "title": f"Effect of {course.action} over the study"}
+    return finish_picture(axes, f"Effect of {course.action} by decision point of the participant", note, **labels)
 
 
 def draw_difference(difference: Difference, unit: str) -> Picture:

@@ -410,3 +410,50 @@ def find_consequences(fitted: Method) -> tuple[ActionConsequence, ...]:
         name = logs.action_names[code]
         consequences.append(ActionConsequence(name, immediate, delayed, total, estimate.felt, through, estimate.lags))
     return tuple(consequences)
+
+
+@dataclass(frozen=True, eq=False)
+class EffectCourse:
+    """The effect of one action over a participant's time in the study, for the population, at the mean state."""
+
+    action: str
+    """Its name."""
+    position: NDArray[np.float64]
+    """Decision points of a participant, from 1 on; the last is the next one of the participant with the longest logs."""
+    effect: NDArray[np.float64]
+    """θ + γ_t at the mean state, in units of the outcome."""
+    low: NDArray[np.float64]
+    """The lower end of its pointwise 95 % interval."""
+    high: NDArray[np.float64]
+    """The upper end."""
+    change: Interval
+    """From the first decision point to the last."""
+
+
+def find_effect_courses(fitted: Method) -> tuple[EffectCourse, ...]:
+    """One for every action but the first; none where effects may not change over the study."""
+    changing = fitted.time_effects_
+    if changing is None:
+        return ()
+    logs = fitted.logs_
+    mean_state = logs.state[fitted.used_].mean(axis=0) * fitted.critic_sees_
+    features = np.append(1.0, mean_state)
+    degrees = max(len(np.unique(logs.participant_index[fitted.used_])) - 1, 1)
+    courses = []
+    for code in range(1, logs.actions):
+        block = slice((code - 1) * len(features), code * len(features))
+        effect = changing.effect_mean[:, block] @ features
+        variance = features @ changing.effect_covariance[:, block, block] @ features
+        half = t_quantile(degrees) * np.sqrt(variance)
+        error = float(np.sqrt(features @ changing.covariance[-1, block, block] @ features))
+        courses.append(
+            EffectCourse(
+                action=logs.action_names[code],
+                position=changing.times.astype(np.float64) + 1,
+                effect=effect,
+                low=effect - half,
+                high=effect + half,
+                change=t_interval(float(changing.mean[-1, block] @ features), error, degrees),
+            )
+        )
+    return tuple(courses)
