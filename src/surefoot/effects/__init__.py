@@ -1,5 +1,6 @@
 """Causal excursion effects: did the prompt help, on average, and for whom?"""
 
+from surefoot.effects.effect_size import EffectSize, effect_size
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.moderator_selection import ModeratorSelection, select_moderators
 from surefoot.effects.report import EffectsReport, Words, analyse
@@ -10,6 +11,7 @@ from surefoot.inference.adaptive_sandwich import PolicyUpdate, UpdateHistory, up
 __all__ = [
     "ESTIMATORS",
     "EffectResult",
+    "EffectSize",
     "EffectsReport",
     "ModeratorSelection",
     "PolicyUpdate",
@@ -18,6 +20,7 @@ __all__ = [
     "analyse",
     "analyse_study",
     "dcee",
+    "effect_size",
     "emee",
     "emee2",
     "excursion_effect",
