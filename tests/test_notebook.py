@@ -177,9 +177,9 @@ NAMES = {
     "usual values verdict warnings",
     "audit": "check checks effect implausible left_out people plot removed sensitivity summary to_dict to_frame to_html "
     "totals verdict",
-    "explanation": "audit card coefficients consequences courses curves differences disagreements fitted importances "
-    "left_out logged_rate method_name people plot send_rate send_rates study summary to_dict to_frame to_html unit "
-    "variables",
+    "explanation": "audit card coefficients consequences courses curves differences disagreements effect_courses "
+    "fitted importances left_out logged_rate method_name people plot send_rate send_rates study summary to_dict to_frame "
+    "to_html unit variables",
     "values": "action_names checks contrasts critic cross_fit decision_points describe_long_run estimators headlines "
     "long_run notes overlap people plot plot_overlap summary to_dict to_frame to_html unit value values",
     "size": "cautious degrees design people pilot pilot_lines plot power sentence summary to_dict to_frame to_html "

@@ -367,7 +367,7 @@ def fit_logistic(design: Floats, happened: Mask) -> Floats:
 
     >>> design = np.array([[1.0, -1.0], [1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
     >>> fit_logistic(design, np.array([False, True, True, True])).round(3)
-    array([1.215, 0.45 ])
+    array([1.184, 0.583])
     """
     penalty = _make_penalty(design.shape[1])
     share = np.clip(happened.mean(), 0.5 / len(happened), 1 - 0.5 / len(happened))

@@ -35,12 +35,12 @@ class Baseline(Part, ABC):
     """Whether it has features beyond [1, s], whose coefficients everybody shares."""
 
     def check_company(self, pooling: Pooling) -> None:
-        """Refuse a pooling that it cannot work with."""
-        if self.curved and not pooling.needs_everybody:
+        """Refuse a pooling that a curved baseline cannot work with."""
+        if not pooling.needs_everybody:
             raise InputError(
                 f"baseline = '{self.name}' is learned from everybody together; use pooling = 'partial' or 'all'"
             )
-        if self.curved and pooling.walk_step is not None:
+        if pooling.walk_step is not None:
             raise InputError(f"random_walk is fitted with a linear baseline; leave it or baseline = '{self.name}' out")
 
     @abstractmethod

@@ -280,16 +280,21 @@ class Method(Shown):
                 "centre_actions leaves out what happens without the action, which a look ahead needs; use horizon = "
                 "'immediate' or leave centre_actions out"
             )
-        if self.forgetting < 1 and not self.critic.has_coefficients:
+        if self.forgetting < 1:
+            self._check_forgetting()
+        if self.baseline.curved:
+            self.baseline.check_company(self.pooling)
+
+    def _check_forgetting(self) -> None:
+        if not self.critic.has_coefficients:
             raise InputError(
                 f"forgetting weighs decision points, which {self.critic.title} does not; take critic = 'capped', 'ridge' or "
                 "'high-breakdown', or leave forgetting out"
             )
-        if self.forgetting < 1 and self.pooling.walk_step is not None:
+        if self.pooling.walk_step is not None:
             raise InputError("random_walk forgets by itself, as fast as people change; leave forgetting out")
-        if self.forgetting < 1 and self.pooling.changes_together:
+        if self.pooling.changes_together:
             raise InputError("time = 'smooth' follows effects by itself, as fast as they change; leave forgetting out")
-        self.baseline.check_company(self.pooling)
 
     def check_names(self, state: Sequence[str], actions: Sequence[str]) -> None:
         """Refuse parameters that name state variables or actions that do not exist."""
@@ -499,7 +504,7 @@ class Method(Shown):
         engine: Engine = NUMPY,
     ) -> Batch:
         """Rows of the logs, −1 where padded, as this method sees them."""
-        critic_sees, policy_sees = (engine.to_device(seen) for seen in self.list_seen(logs.state_names))
+        critic_sees, policy_sees = map(engine.to_device, self.list_seen(logs.state_names))
         known = (rows >= 0) & logs.usable[rows]
         state = engine.to_device(gather_rows(logs.state, rows, known))
         action = engine.to_device(np.where(known, logs.action.take(rows), 0))
@@ -676,9 +681,10 @@ class Method(Shown):
     @property
     def fitted_(self) -> Fitted:
         """Everything that was learned; the names with an underscore below are its attributes, described there."""
-        if not self.is_fitted:
+        fitted: Fitted | None = vars(self).get("_fitted")
+        if fitted is None:
             raise NotFittedError("this method has learned nothing yet; call fit(logs) first")
-        return self._fitted
+        return fitted
 
     policies_ = _Learned[Policies]()
     coef_ = _Learned[NDArray[np.float64] | None]()

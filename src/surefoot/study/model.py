@@ -312,7 +312,8 @@ class Study(Shown, LogDescription):
 
     def _columns_used_by(self, user: str) -> tuple[str, ...]:
         chosen = [name for name, variable in self.state.items() if variable.use in (user, "both")]
-        return tuple(column for name in chosen for column in self.state_columns[name])
+        columns = [column for name in chosen for column in self.state_columns[name]]
+        return tuple(columns)
 
     def method(self) -> Method:
         """The study's method, not yet fitted."""

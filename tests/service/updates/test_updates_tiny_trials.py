@@ -19,6 +19,7 @@ OUTCOMES = {
 METHODS = [
     *[("ro-accb", "person"), ("ro-saccb", "all"), ("linucb", "person"), ("ts", "partial"), ("ahead", "all")],
     ("recommended", None),
+    ("ts", 'partial"\ntime_effects = "smooth"\nbaseline = "smooth'),
 ]
 
 
