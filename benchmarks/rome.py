@@ -7,17 +7,14 @@ runs `ts` with partial pooling through every setting and design, and prints the 
 
 import argparse
 import time
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 import surefoot as sf
-from surefoot.errors import FitWarning
+from benchmarks.trials import Learner, Refitted, act
 from surefoot.simulators.simulator import Simulation, Simulator
 
 Floats = NDArray[np.float64]
@@ -141,54 +138,6 @@ class Rome(Simulator):
         return values + self._steps(first, second, upper, parts[1], number + 4)
 
 
-@dataclass(frozen=True)
-class Observations:
-    """Decision points of one stage, one of each active participant."""
-
-    people: Ints
-    time: Ints
-    state: Floats
-    action: Ints
-    probability: Floats
-    """Of the action taken."""
-    outcome: Floats
-    """As the logs hold it, NaN where it is missing."""
-
-
-class Learner(Protocol):
-    """What takes part in a staged trial."""
-
-    def decide(self, people: Ints, time: Ints, state: Floats) -> Floats:
-        """The probability of every action, (people, actions), at these decision points."""
-
-    def learn(self, observations: Observations, simulation: Simulation) -> None:
-        """Learn from the last stage, or from the logs of the whole simulation so far."""
-
-
-class Refitted:
-    """A method of this package that is fitted to all logs after each stage, or at these stages only."""
-
-    def __init__(self, method: Any, actions: int = 2, at: Callable[[int], bool] = lambda stage: True) -> None:
-        self.method = method
-        self.actions = actions
-        self.at = at
-        self.stage = 0
-        self.policies: Any = None
-
-    def decide(self, people: Ints, time: Ints, state: Floats) -> Floats:
-        if self.policies is None:
-            return np.full((len(people), self.actions), 1 / self.actions)
-        return np.asarray(self.policies.probabilities(people, state))
-
-    def learn(self, observations: Observations, simulation: Simulation) -> None:
-        self.stage += 1
-        if not self.at(self.stage):
-            return
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FitWarning)
-            self.policies = self.method.fit(simulation.logs()).policies_
-
-
 def list_stages(design: str, people: int, points: int) -> list[Floats]:
     """The active people of every stage, (people,) as booleans: one person enters at each."""
     stages = people + points - 1 if design == "rectangular" else people
@@ -208,20 +157,12 @@ def run_trial(simulator: Rome, design: str, learner: Learner, seed: int, simulat
     lost = np.full((len(people), simulator.points), np.nan)
     stages = list_stages(design, len(people), simulator.points)
     for active in stages:
-        now = simulation.look().state[0]
-        acting = people[active]
-        time = simulation.time[0, active]
-        probabilities = learner.decide(acting, time, now[active])
-        drawn = (uniform[acting, time][:, None] >= probabilities.cumsum(axis=1)[:, :-1]).sum(axis=1)
-        action = np.zeros(len(people), dtype=np.int64)
-        action[active] = drawn
-        probability = np.ones(len(people))
-        probability[active] = np.take_along_axis(probabilities, drawn[:, None], axis=1)[:, 0]
-        simulation.step(action[None], probability[None], active=active[None])
-        effect = simulator.effects(now[active], acting, time)
-        lost[acting, time] = np.maximum(effect, 0) - drawn * effect
-        reported = simulation.reported[0, acting, time]
-        learner.learn(Observations(acting, time, now[active], drawn, probability[active], reported), simulation)
+        # Those who have passed all their decision points are not active: any number will do for them.
+        time = np.minimum(simulation.time[0], simulator.points - 1)
+        observed = act(simulator, simulation, learner, active, uniform[people, time])
+        effect = simulator.effects(observed.state, observed.people, observed.time)
+        lost[observed.people, observed.time] = np.maximum(effect, 0) - observed.action * effect
+        learner.learn(observed, simulation)
     if design == "rectangular":
         return lost.mean(axis=0)
     stage = np.add.outer(people, np.arange(simulator.points))
