@@ -1,6 +1,12 @@
 """Settings of the whole suite."""
 
+import os
+
 from hypothesis import settings
+
+# Matrices of tests are small, and every worker of pytest-xdist has a core: further threads of BLAS only wait for one another.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # One commit has one verdict: examples follow from the test, not from the day. `--hypothesis-profile=default` draws new ones.
 settings.register_profile("repeatable", derandomize=True, print_blob=True)
