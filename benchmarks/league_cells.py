@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import surefoot as sf
-from benchmarks.oralytics import WEEK, Oralytics, OralyticsLearner
+from benchmarks.oralytics import NOISE, WEEK, Oralytics, OralyticsLearner
 from benchmarks.published import (
     MIWAVES,
     ORALYTICS,
@@ -22,8 +22,9 @@ from benchmarks.published import (
     reveal,
 )
 from benchmarks.rome import DESIGNS, SETTINGS, Rome, run_trial
-from benchmarks.step_count import POINTS, StepCount
+from benchmarks.step_count import OUTCOME_NOISE, POINTS, StepCount
 from benchmarks.trials import UNWORN, Dirty, Learner, Observations, Recommended, Refitted, act, join, learn_or_wait
+from surefoot.simulators.heartsteps import BETA, REWARD_NOISE
 from surefoot.simulators.simulator import Simulation, Simulator
 
 EPISODES = 50
@@ -42,6 +43,8 @@ class Cell:
     smaller_is_better: bool = False
     points: int = 100
     """Decision points of a participant."""
+    noise: float = 1.0
+    """The standard deviation of the outcomes' noise, in which published algorithms and packages get the outcomes."""
     unworn: float | None = None
     """The share of outcomes that are reported as 0, beside artefacts after prompts; None without artefacts."""
 
@@ -109,9 +112,9 @@ def list_cells() -> Iterator[Cell]:
     yield soil(fade)
     people = partial(sf.simulators.HeartSteps, 30, spread=1.0, seed=5)
     for cell in (
-        Cell("StepCountJITAI", lambda: StepCount(EPISODES + JUDGING), measure_steps),
-        Cell("HeartSteps, spread 1", people, partial(measure_outcome, 20, 5)),
-        Cell("Oralytics", Oralytics, partial(measure_outcome, 10, WEEK)),
+        Cell("StepCountJITAI", partial(StepCount, EPISODES + JUDGING), measure_steps, noise=OUTCOME_NOISE),
+        Cell("HeartSteps, spread 1", people, partial(measure_outcome, 20, 5), noise=BETA[12] * REWARD_NOISE),
+        Cell("Oralytics", Oralytics, partial(measure_outcome, 10, WEEK), noise=NOISE),
     ):
         yield cell
         yield soil(cell)
@@ -135,7 +138,7 @@ def told(make: Callable[[Truth, int, int], Learner]) -> Contestant:
     """An algorithm that is told the truth about the simulator: `make` gets it, the number of features and the seed."""
 
     def enter(cell: Cell, simulator: Any, seed: int) -> Learner | None:
-        truth = reveal(simulator, cell.points)
+        truth = reveal(simulator, cell.points, cell.noise)
         return None if truth is None else make(truth, truth.people.shape[1], seed)
 
     return enter
@@ -170,6 +173,8 @@ CONTESTANTS: dict[str, Contestant] = {
     ),
     "MiWaves": told(lambda truth, width, seed: Smooth(believe(truth, blocks=3, people=True), width, MIWAVES)),
     "Oralytics": enter_oralytics,
-    "MABWiser LinTS": lambda cell, simulator, seed: MabWiser(len(simulator.action_names), seed),
-    "contextualbandits LinUCB": lambda cell, simulator, seed: ContextualBandits(len(simulator.action_names), seed),
+    "MABWiser LinTS": lambda cell, simulator, seed: MabWiser(len(simulator.action_names), seed, cell.noise),
+    "contextualbandits LinUCB": lambda cell, simulator, seed: ContextualBandits(
+        len(simulator.action_names), seed, cell.noise
+    ),
 }

@@ -32,6 +32,8 @@ GOOD_BRUSHING = 111.0
 OFTEN = 0.5
 TOO_OFTEN = 0.8
 COST = 100.0
+NOISE = 4058.0**0.5
+"""The standard deviation of a session's seconds in the pilot of the trial."""
 
 STAYING_AWAY = np.array([(0.203, 1.032), (-0.763, 0.705), (0.157, 0.568), (-0.110, 0.650), (0.099, 0.367), (-0.336, 0.773)])
 """Mean and standard deviation between people of each coefficient of no brushing at all, on the six features."""
@@ -164,10 +166,9 @@ class OralyticsLearner(Smooth):
     """
 
     def __init__(self) -> None:
-        noise = 4058.0**0.5
         mean = np.array([77, 0, 0, 17, 0] + 2 * [0, 0, 0, 0, 27])
         deviation = np.array([44, 23, 12, 15, 8] + 2 * [13, 12, 32, 29, 20])
-        super().__init__(Prior(mean / noise, (noise / deviation) ** 2, noise), 5, ORALYTICS)
+        super().__init__(Prior(mean / NOISE, (NOISE / deviation) ** 2, NOISE), 5, ORALYTICS)
 
     def learn(self, observations: Observations, simulation: Simulation) -> None:
         columns: dict[str, Any] = dict(vars(observations))

@@ -24,7 +24,6 @@ from scipy.special import expit, ndtr, roots_hermitenorm
 import surefoot as sf
 from benchmarks.rome import Rome
 from benchmarks.trials import Observations
-from surefoot.simulators.heartsteps import BETA, REWARD_NOISE
 from surefoot.simulators.simulator import Simulation
 
 Floats = NDArray[np.float64]
@@ -55,13 +54,13 @@ class Truth:
     """The standard deviation of the outcomes' noise."""
 
 
-def reveal(simulator: Any, points: int) -> Truth | None:
+def reveal(simulator: Any, points: int, noise: float) -> Truth | None:
     """The truth about RoME's simulator or about HeartSteps; in other simulators effects are not linear."""
     if isinstance(simulator, Rome):
-        return Truth(simulator.person_effects, simulator.time_effects, 1.0)
+        return Truth(simulator.person_effects, simulator.time_effects, noise)
     if isinstance(simulator, sf.simulators.HeartSteps):
         effects = np.split(simulator.critic_coef, 2, axis=1)[1]
-        return Truth(effects - effects.mean(axis=0), np.zeros((points, effects.shape[1])), BETA[12] * REWARD_NOISE)
+        return Truth(effects - effects.mean(axis=0), np.zeros((points, effects.shape[1])), noise)
     return None
 
 
@@ -232,12 +231,13 @@ class RomeLearner(Mixed):
 
 
 class MabWiser:
-    """MABWiser's linear Thompson sampling on [s, 1], for everybody together."""
+    """MABWiser's linear Thompson sampling on [s, 1], for everybody together; it takes the noise to have variance 1."""
 
-    def __init__(self, actions: int, seed: int) -> None:
+    def __init__(self, actions: int, seed: int, noise: float) -> None:
         from mabwiser.mab import MAB, LearningPolicy  # noqa: PLC0415
 
         self.actions = actions
+        self.noise = noise
         self.model: Any = MAB(list(range(actions)), LearningPolicy.LinTS(alpha=1.0, l2_lambda=1.0), seed=seed)
         self.fitted = False
 
@@ -255,21 +255,22 @@ class MabWiser:
         self.fitted = True
 
     def update(self, seen: Observations, fit: Any) -> None:
-        fit(seen.action, seen.outcome, with_intercept(seen.state))
+        fit(seen.action, seen.outcome / self.noise, with_intercept(seen.state))
 
 
 class ContextualBandits(MabWiser):
-    """LinUCB of contextualbandits on [s, 1], for everybody together."""
+    """LinUCB of contextualbandits on [s, 1], for everybody together, as `MabWiser`."""
 
-    def __init__(self, actions: int, seed: int) -> None:
+    def __init__(self, actions: int, seed: int, noise: float) -> None:
         from contextualbandits.online import LinUCB  # noqa: PLC0415
 
         self.actions = actions
+        self.noise = noise
         self.model = LinUCB(actions, alpha=1.0, fit_intercept=False, use_float=False, random_state=seed)
         self.fitted = False
 
     def update(self, seen: Observations, fit: Any) -> None:
-        fit(with_intercept(seen.state), seen.action, seen.outcome)
+        fit(with_intercept(seen.state), seen.action, seen.outcome / self.noise)
 
 
 def with_intercept(state: Floats) -> Floats:

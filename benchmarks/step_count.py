@@ -28,6 +28,7 @@ RISK_DECAY = 0.1
 RISK_GROWTH = 0.4
 LEAVING = 0.99
 FIRST_LEVEL = 0.1
+OUTCOME_NOISE = 20.0
 
 
 class StepCount(Simulator):
@@ -60,7 +61,7 @@ class StepCount(Simulator):
     step_numbers = 4
     critic_coef = np.zeros(16)
 
-    def __init__(self, participants: int = EPISODES, *, noise: float = 0.2, outcome_noise: float = 20.0) -> None:
+    def __init__(self, participants: int = EPISODES, *, noise: float = 0.2, outcome_noise: float = OUTCOME_NOISE) -> None:
         super().__init__(participants)
         self.noise = noise
         self.outcome_noise = outcome_noise

@@ -1,7 +1,6 @@
 """What all trials of the league share: learners, decision points, and outcomes as dirty devices report them."""
 
 import warnings
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -64,13 +63,11 @@ class Learner(Protocol):
 
 
 class Refitted:
-    """A method of this package that is fitted to all logs after each stage, or at these stages only."""
+    """A method of this package that is fitted to all logs after each stage."""
 
-    def __init__(self, method: Any, actions: int = 2, at: Callable[[int], bool] = lambda stage: True) -> None:
+    def __init__(self, method: Any, actions: int = 2) -> None:
         self.method = method
         self.actions = actions
-        self.at = at
-        self.stage = 0
         self.policies: Any = None
 
     def decide(self, people: Ints, time: Ints, state: Floats) -> Floats:
@@ -79,9 +76,6 @@ class Refitted:
         return np.asarray(self.policies.probabilities(people, state))
 
     def learn(self, observations: Observations, simulation: Simulation) -> None:
-        self.stage += 1
-        if not self.at(self.stage):
-            return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)
             self.policies = self.method.fit(simulation.logs()).policies_

@@ -39,7 +39,7 @@ GOLDEN_BASELINE = [2.46590537, 3.03686152, 5.11059619, 5.80466165]
 GOLDEN_PERSON_7 = np.array([-0.2056499, 1.48614836, 0.23671627])
 GOLDEN_TIME_50 = np.array([-0.6724617, -0.78566321, 1.25581962])
 SMALL = Rome("fade", people=6, points=5)
-TOLD = reveal(SMALL, 5)
+TOLD = reveal(SMALL, 5, 1.0)
 
 
 def test_romes_effects_and_baseline_are_the_published_ones():
@@ -276,12 +276,12 @@ def test_a_prior_mean_is_the_first_estimate():
 
 def test_heartsteps_truth_is_that_of_its_people():
     people = sf.simulators.HeartSteps(5, spread=1.0)
-    truth = reveal(people, 7)
+    truth = reveal(people, 7, 1500.0)
     states = np.zeros((5, 1, 3))
     effect = np.diff(people.expected_reward(states), axis=-1)[:, 0, 0]
     assert_allclose(truth.people[:, 0], effect - effect.mean())
     assert truth.times.shape == (7, 4) and truth.noise == 1500
-    assert reveal(Oralytics(2), 7) is None
+    assert reveal(Oralytics(2), 7, 1.0) is None
 
 
 def test_smooth_allocation_lies_within_its_limits_and_grows():
