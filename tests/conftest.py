@@ -4,7 +4,7 @@ import os
 
 from hypothesis import settings
 
-# Matrices of tests are small, and every worker of pytest-xdist has a core: further threads of BLAS only wait for one another.
+# Matrices of tests are small, and every worker of pytest-xdist has a core: further threads only wait for one another.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
