@@ -1,10 +1,15 @@
+import json
+
+import pytest
 import sqlalchemy as sa
 
-from surefoot.service.database.schema import decisions
-from surefoot.service.operations.verification import replay
+from surefoot.service.database.clock import now
+from surefoot.service.database.schema import activations, decisions, participant_events
+from surefoot.service.operations.verification import replay, verify
+from surefoot.service.trial.participants import set_pause
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
-from tests.service.support.trials import STUDY, answer, fill, update
+from tests.service.support.trials import STUDY, answer, erase, fill, moment, update
 
 
 def test_replay_finds_what_was_tampered_with(trial):
@@ -24,6 +29,61 @@ def test_replay_finds_what_was_tampered_with(trial):
         connection.execute(sa.update(decisions).where(decisions.c.decision_idx == 1000).values(uniform=0.5))
     found = {(one.participant_id, one.decision_idx): one.check for one in replay(trial.database).differences}
     assert {("p1", 1), ("p1", 2), ("p1", 3), ("p0", 1000)} <= set(found)
+
+
+PAUSE = {"kind": "paused", "reason": "x", "happened_at": now(), "done_by": "x"}
+STEERING_ROWS = {
+    "an older policy": (activations, {"policy_id": 1, "activated_at": now(), "activated_by": "x"}),
+    "a pause of the study": (participant_events, {**PAUSE, "participant_id": None}),
+    "a pause": (participant_events, {**PAUSE, "participant_id": "p0"}),
+    "a resumption": (participant_events, {**PAUSE, "participant_id": "p1", "kind": "resumed"}),
+}
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("table", "row"), STEERING_ROWS.values(), ids=STEERING_ROWS)
+def test_a_row_that_steered_a_decision_and_was_removed_again_is_noticed(trial, table, row):
+    """Every row fits the ledger again, and so does the draw: but not who decided."""
+    fill(trial, points=40)
+    assert [update(trial)[0], update(trial)[0]] == ["done", "done"]
+    set_pause(trial, "p1", paused=True, reason="ill", by="test")
+    answer(trial, "p0")
+    answer(trial, "p1")
+    with trial.database.transaction() as connection:
+        key = connection.execute(sa.insert(table), row).inserted_primary_key[0]
+    answer(trial, "p0", 1001)
+    answer(trial, "p1", 1001)
+    with trial.database.transaction() as connection:
+        connection.exec_driver_sql(f"DROP TRIGGER {table.name}_no_delete")
+        connection.execute(sa.delete(table).where(table.c.id == key))
+    assert [row.subject for row in verify(trial.database).discrepancies] == [f"trigger {table.name}_no_delete"]
+    differences = {(difference.decision_idx, difference.check) for difference in replay(trial.database).differences}
+    assert (1001, "source") in differences and {index for index, _ in differences} == {1001}
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_every_kind_of_decision_is_chosen_again_also_after_an_erasure(trial):
+    """Pauses that come and go, a policy, limits on prompts, clocks that jump, contexts with holes."""
+    fill(trial, points=40)
+    answer(trial, "p1", 100, context={"weather": 1.0})
+    assert update(trial)[0] == "done"
+    for index, (paused, subject) in enumerate(((True, None), (False, None), (True, "p0"), (False, "p0"))):
+        set_pause(trial, subject, paused=paused, reason="x", by="test")
+        answer(trial, "p0", 200 + index)
+    answer(trial, "p1", 300, timestamp=moment(2000))
+    limits = "\n[trial.dose]\nprompts_per_day = 1\nminimum_gap_minutes = 60\n"
+    limited = open_trial(Study.parse(STUDY + limits), trial.database.url)
+    for index in range(6):
+        answer(limited, "p0", 400 + index)
+    with trial.database.autocommit() as connection:
+        rows = connection.execute(sa.select(decisions.c.source, decisions.c.fallback_reasons)).all()
+    assert {row.source for row in rows} == {"policy", "warm-up", "fallback", "unavailable"}
+    words = {json.loads(row.fallback_reasons)[0].split(":")[0] for row in rows if row.fallback_reasons != "[]"}
+    assert words == {"dose", "missing", "clock", "paused"}
+    assert replay(trial.database).differences == []
+    erase(trial)
+    assert replay(trial.database).differences == []
+    limited.close()
 
 
 def test_posterior_sampling_stays_within_the_limits_and_is_replayed(tmp_path):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -30,6 +30,7 @@ from surefoot.service.database.schema import (
     LISTS,
     SIGNED_OUT,
     STEADY,
+    activations,
     adverse_events,
     decisions,
     ended_sessions,
@@ -37,16 +38,19 @@ from surefoot.service.database.schema import (
     ledger,
     make_reply,
     outcomes,
+    participant_events,
     staff_actions,
     updates,
 )
 from surefoot.service.database.schema_objects import find_schema_differences
 from surefoot.service.outside import OutsideError, send_request
-from surefoot.service.trial.states import context_to_state, derive_now
-from surefoot.service.trial.trial import PolicyVersions, load_stored_study, read_draw_secret
+from surefoot.service.trial.decisions import Standing, choose_by_standing, was_sent_available
+from surefoot.service.trial.participants import PAUSED, STATUSES
+from surefoot.service.trial.states import Observation, context_to_state, derive_now
+from surefoot.service.trial.trial import PolicyVersions, Trial, load_stored_study, read_draw_secret
 from surefoot.service.trial.upkeep import SEALED
-from surefoot.study import Study, TrialSection
-from surefoot.trial_rules.choices import fixed_probabilities, policy_probabilities, unavailable_probabilities
+from surefoot.study import Study
+from surefoot.trial_rules.choices import Choice, Clocks
 from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
 
 TOLERANCE = 1e-12
@@ -97,6 +101,43 @@ def replay(database: Database) -> Replay:
     return Replay(contents.total(), differences, contents["erased"])
 
 
+class _History:
+    """What the transaction of each decision could know, by the order of the ledger: whatever the clocks said, and whatever
+    stood in the tables for a while."""
+
+    def __init__(self, database: Database) -> None:
+        statuses = sa.select(participant_events).where(participant_events.c.kind.in_(STATUSES))
+        self._events: dict[str | None, list[tuple[float, str]]] = defaultdict(list)
+        with database.snapshot(unlimited=True) as connection:
+            kinds = ("decision", "outcome", "participant event", "activation")
+            self.positions = read_positions(connection, *kinds)
+            for event in connection.execute(statuses.order_by(participant_events.c.id)):
+                position = self.positions["participant event", event.id]
+                self._events[event.participant_id].append((position, event.kind))
+            self._activations = [
+                (self.positions["activation", row.id], (row.policy_id, row.activated_at))
+                for row in connection.execute(sa.select(activations).order_by(activations.c.id))
+            ]
+
+    def find_live(self, decision_id: str) -> tuple[int, datetime] | None:
+        """The policy that was live, and when it was activated."""
+        live: tuple[int, datetime] | None = _find_last(self._activations, self.positions["decision", decision_id])
+        return live
+
+    def find_pause(self, decision_id: str, participant_id: str) -> str | None:
+        """Who was paused: the study or the participant."""
+        decided = self.positions["decision", decision_id]
+        for subject, words in ((None, "the study"), (participant_id, "the participant")):
+            if _find_last(self._events[subject], decided) == PAUSED:
+                return words
+        return None
+
+
+def _find_last(entries: Sequence[tuple[float, Any]], position: float) -> Any:
+    """The last of what stands before a position; None where nothing does."""
+    return next((value for entered, value in reversed(entries) if entered < position), None)
+
+
 class _Recomputer:
     """Recomputes decisions from the study, the policy and the secret that they were made with."""
 
@@ -106,36 +147,54 @@ class _Recomputer:
         with suppress(*UNREADABLE):  # without it no draw can be recomputed, and the ledger names what is gone
             self._secret = read_draw_secret(database)
         self._policies = PolicyVersions(database)
-        self._load_study = cache(partial(load_stored_study, database))
+        self._load_trial = cache(self._make_trial)
+        self._history = _History(database)
+        self._participant = ""
+        self._latest: Clocks | None = None
+        self._prompts: list[Clocks] = []
         with database.autocommit() as connection:
             emptied = sa.select(decisions.c.participant_id).where(decisions.c.salt.is_(None)).distinct()
             self._without_past = set(connection.scalars(emptied))
 
-    @cached_property
-    def _positions(self) -> dict[tuple[str, Any], float]:
-        with self._database.snapshot(unlimited=True) as connection:
-            return read_positions(connection, "decision", "outcome")
+    def _make_trial(self, study_id: str) -> Trial:
+        return Trial(self._database, load_stored_study(self._database, study_id), study_id, self._secret, self._policies)
 
     def find_differences(self, row: Any) -> Iterator[str]:
-        """Names of the checks that fail."""
+        """Names of the checks that fail; a participant's decisions come in their order."""
+        if row["participant_id"] != self._participant:
+            self._participant = row["participant_id"]
+            self._latest = None
+            self._prompts = []
+        yield from self._check(row)
+        moment = Clocks(row["decided_at"], row["received_at"])
+        if self._latest is None or moment.client > self._latest.client:
+            self._latest = moment
+        if row["action"] != 0:
+            self._prompts.append(moment)
+
+    def _check(self, row: Any) -> Iterator[str]:
         try:
-            study = self._load_study(row["study_id"])
+            trial = self._load_trial(row["study_id"])
             recorded = json.loads(row["probabilities"])
         except UNREADABLE:
             yield "record of study or probabilities"
             return
+        study = trial.study
         erased = row["salt"] is None
         # The state, or the past that it is derived from, was erased.
         no_state = erased or bool(study.derived_states and row["participant_id"] in self._without_past)
         no_policy_input = erased and row["source"] == "policy"
         key = random_key(row["participant_id"], row["decision_idx"])
+        observe = cache(lambda: self._observe(study, row))
+        choose = cache(lambda: self._choose(trial, row, None if no_state else observe()))
         checks: dict[str, Callable[[], bool]] = {
             "random key": lambda: key == row["random_key"],
             "uniform number": lambda: draw_uniform(self._secret, key) == row["uniform"],
             "action": lambda: draw_action(row["uniform"], recorded) == row["action"],
             "probability of the action": lambda: recorded[row["action"]] == row["probability"],
-            "state": lambda: no_state or _are_close(self._recompute_state(study, row), json.loads(row["state"])),
-            "probabilities": lambda: no_policy_input or _are_close(self._recompute_probabilities(study, row), recorded),
+            "state": lambda: no_state or _are_close(observe().state, json.loads(row["state"])),
+            "source": lambda: (choose().source, choose().policy_id) == (row["source"], row["policy_id"]),
+            "probabilities": lambda: no_policy_input or _are_close(choose().probabilities, recorded),
             "limits": lambda: row["source"] == "unavailable" or _respects_limits(study, recorded),
             "reply": lambda: self._recompute_reply(study, row) == row["reply"],
         }
@@ -146,34 +205,38 @@ class _Recomputer:
             except UNREADABLE:
                 yield f"{name} cannot be recomputed"
 
-    def _recompute_state(self, study: Study, row: Any) -> list[float | None]:
+    def _observe(self, study: Study, row: Any) -> Observation:
         derived: dict[str, float] = {}
         if study.derived_states:
-            # What the decision's transaction saw is what stands before it in the ledger, whatever the clocks said.
-            decided = self._positions["decision", row["id"]]
+            # What the decision's transaction saw is what stands before it in the ledger.
+            positions = self._history.positions
+            decided = positions["decision", row["id"]]
             point = (row["participant_id"], row["decision_idx"], row["decided_at"])
             with self._database.autocommit() as connection:
-                derived = derive_now(
-                    study, connection, *point, is_known=lambda key: self._positions["outcome", key] < decided
-                )
-        return context_to_state(study, json.loads(row["context"]), derived).state
+                derived = derive_now(study, connection, *point, is_known=lambda key: positions["outcome", key] < decided)
+        return context_to_state(study, json.loads(row["context"]), derived)
+
+    def _choose(self, trial: Trial, row: Any, observation: Observation | None) -> Choice:
+        """Again as the decision did, from the state that it recorded."""
+        state = json.loads(row["state"]) or [0.0] * len(trial.study.state_names)
+        # Why no policy decided is not known without the state, so the record is believed.
+        recorded = json.loads(row["fallback_reasons"]) if row["source"] == "fallback" else []
+        reasons = recorded if observation is None else observation.reasons
+        pause = self._history.find_pause(row["id"], row["participant_id"])
+        return choose_by_standing(
+            trial,
+            row["participant_id"],
+            Clocks(row["decided_at"], row["received_at"]),
+            was_sent_available(row),
+            Observation(state, reasons),
+            standing=Standing(pause, latest=self._latest, prompts=self._prompts),
+            live=trial.read_live(self._history.find_live(row["id"])),
+        )
 
     def _recompute_reply(self, study: Study, row: Any) -> str:
         values = {**row, **{name: json.loads(row[name]) for name in LISTS}}
         # Warnings are words, which decide nothing and may change from release to release: the ledger accounts for them.
         return make_reply(values, study.actions.names[row["action"]], json.loads(row["reply"])["warnings"])
-
-    def _recompute_probabilities(self, study: Study, row: Any) -> list[float]:
-        settings = study.trial or TrialSection()
-        if row["source"] == "unavailable":
-            return unavailable_probabilities(study)
-        if row["source"] in ("warm-up", "fallback"):
-            send = settings.warm_up_probability if row["source"] == "warm-up" else settings.fallback_probability
-            return fixed_probabilities(study, send)
-        version = self._policies.get(row["policy_id"])
-        if version is None:
-            raise InputError("the policy cannot be read")
-        return policy_probabilities(study, version, row["participant_id"], json.loads(row["state"]))
 
 
 def _are_close(left: Sequence[float | None], right: Sequence[float | None]) -> bool:

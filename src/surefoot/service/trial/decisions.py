@@ -31,7 +31,7 @@ from surefoot.service.trial.participants import IS_WITHDRAWN, PAUSED, STATUSES, 
 from surefoot.service.trial.states import Observation, check_types, contexts_to_states, derive_now, find_warnings
 from surefoot.service.trial.trial import Trial
 from surefoot.study import Study, TrialSection
-from surefoot.trial_rules.choices import Clocks, LivePolicy, choose, find_clock_jump, find_dose_stop
+from surefoot.trial_rules.choices import Choice, Clocks, LivePolicy, choose, find_clock_jump, find_dose_stop
 from surefoot.trial_rules.randomisation import draw_action, draw_uniform, random_key
 
 Point = tuple[str, int]
@@ -98,11 +98,9 @@ def _draw(
     received: datetime,
 ) -> dict[str, Any]:
     moment = Clocks(request.timestamp, received)
-    stop = standing.find_stop(trial.settings, moment) if request.availability else None
-    jump = find_clock_jump(standing.latest, moment)
-    reasons = observation.reasons if jump is None else [*observation.reasons, jump]
-    arguments = (request.participant_id, observation.state, request.availability, reasons, stop)
-    choice = choose(trial.study, *arguments, live=live, at=received)
+    choice = choose_by_standing(
+        trial, request.participant_id, moment, request.availability, observation, standing=standing, live=live
+    )
     key = random_key(request.participant_id, request.decision_idx)
     uniform = draw_uniform(trial.secret, key)
     action = draw_action(uniform, choice.probabilities)
@@ -122,7 +120,7 @@ def _draw(
         decided_at=request.timestamp,
         received_at=received,
         study_id=trial.study_id,
-        available=request.availability and stop is None,
+        available=choice.source != "unavailable",
         availability_reasons=request.reasons,
         context=request.context,
         state=observation.state,
@@ -138,14 +136,17 @@ def _repeat_reply(request: DecisionRequest, stored: Row) -> str | ApiError:
     """The recorded reply, if this is the same request; after an erasure only the timestamp is compared."""
     if stored["salt"] is None and request.timestamp == stored["decided_at"]:
         return str(stored["reply"])
-    # A client whose prompt the service stopped had sent availability = true.
-    was_available = stored["available"] or (stored["source"] == "unavailable" and stored["fallback_reasons"] != "[]")
     sent = (request.timestamp, request.availability, schema.to_json(request.reasons))
-    same = sent == (stored["decided_at"], was_available, stored["availability_reasons"])
+    same = sent == (stored["decided_at"], was_sent_available(stored), stored["availability_reasons"])
     if same and _is_same_context(request.context, stored["context"]):
         return str(stored["reply"])
     words = "it was decided for another timestamp, availability or context; a retry repeats the request as it was"
     return ApiError(409, "decided_otherwise", words, "decision_idx")
+
+
+def was_sent_available(stored: Mapping[str, Any]) -> bool:
+    """Whether the client sent `availability` = true, also where the service then stopped the prompt."""
+    return bool(stored["available"] or (stored["source"] == "unavailable" and stored["fallback_reasons"] != "[]"))
 
 
 def _is_same_context(context: Mapping[str, Any], stored: str) -> bool:
@@ -240,6 +241,23 @@ class Standing:
         if self.paused is not None:
             return f"paused: {self.paused}"
         return find_dose_stop(settings.dose, self.prompts, moment) if settings.dose.is_limited else None
+
+
+def choose_by_standing(
+    trial: Trial,
+    participant_id: str,
+    moment: Clocks,
+    available: bool,
+    observation: Observation,
+    *,
+    standing: Standing,
+    live: LivePolicy | None,
+) -> Choice:
+    """How a decision point is decided, from all that was known of its participant; a replay chooses again."""
+    stop = standing.find_stop(trial.settings, moment) if available else None
+    jump = find_clock_jump(standing.latest, moment)
+    reasons = observation.reasons if jump is None else [*observation.reasons, jump]
+    return choose(trial.study, participant_id, observation.state, available, reasons, stop, live=live, at=moment.server)
 
 
 def find_standings(settings: TrialSection, connection: sa.Connection, known: Mapping[Point, Row]) -> dict[str, Standing]:
