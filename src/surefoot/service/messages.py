@@ -25,14 +25,14 @@ import sqlalchemy as sa
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_new_recorded, record
 from surefoot.service.database.schema import alerts, decisions, messages, outcomes, updates
-from surefoot.service.outside import OutsideError, send_request
+from surefoot.service.outside import STEPS, OutsideError, call_within, send_request
 from surefoot.service.trial.alerts import KINDS, SEVERITIES, find_severity
 from surefoot.service.trial.trial import Trial
 from surefoot.service.trial.upkeep import ATTEMPTS, IS_UNDELIVERED
 from surefoot.study.trial_section import Alerts
 
 SECONDS = 10.0
-"""The longest time that a mail server or a webhook may take for each step."""
+"""The longest time that a mail server or a webhook may take for one step; `STEPS` times as long for all together."""
 USER = "SUREFOOT_SMTP_USER"
 PASSWORD = "SUREFOOT_SMTP_PASSWORD"  # noqa: S105 - the name of a variable
 SECRET = "SUREFOOT_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
@@ -95,14 +95,18 @@ def send_email(settings: Alerts, message: Message) -> None:
     mail.set_content(message.text)
     secure = ssl.create_default_context()
     make_server = partial(smtplib.SMTP_SSL, context=secure) if settings.smtp_security == "tls" else smtplib.SMTP
-    try:
+
+    def exchange() -> dict[str, tuple[int, bytes]]:
         with make_server(str(settings.smtp_host), settings.smtp_port, timeout=SECONDS) as server:
             if settings.smtp_security == "starttls":
                 server.starttls(context=secure)
             user = os.environ.get(USER)
             if user:
                 server.login(user, os.environ.get(PASSWORD, ""))
-            refused = server.send_message(mail)
+            return server.send_message(mail)
+
+    try:
+        refused = call_within(STEPS * SECONDS, exchange)
     except smtplib.SMTPRecipientsRefused as error:
         raise DeliveryError(f"the mail server refused all {len(recipients)} recipients") from error
     except smtplib.SMTPResponseException as error:

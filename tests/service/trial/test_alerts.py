@@ -102,6 +102,15 @@ def test_a_thousand_wrong_echoes_make_one_alert_with_a_count(trial):
     assert sorted(column(trial, alerts.c.times)) == [1, 1001]
 
 
+def test_a_message_that_nobody_tries_to_send_is_no_good_news(trial):
+    """The thread that sends may hang; a channel that the study names no longer is forgotten after a week."""
+    row = {"channel": "webhook", "occasion": "x", "kind": "update", "content": "{}", "attempts": 1, "due_at": BEGIN}
+    with trial.database.transaction() as connection:
+        connection.execute(sa.insert(messages), {**row, "created_at": BEGIN})
+    states = [assess_trial(trial, BEGIN + timedelta(hours=hours)) for hours in (1, 3, 200)]
+    assert [[kind for _, kind, _ in state.reasons] for state in states] == [[], ["messages"], []]
+
+
 def test_the_trial_is_green_only_while_nothing_is_wrong(trial, monkeypatch, tmp_path):
     clock = Clock(monkeypatch, tmp_path)
     for participant in ("p0", "p1", "p2"):

@@ -20,6 +20,8 @@ IS_UNDELIVERED = sa.and_(
     messages.c.sent_at.is_(None), sa.or_(messages.c.error.is_not(None), messages.c.attempts >= ATTEMPTS)
 )
 """Of a message: it could not be handed over at least once and still waits, or was given up."""
+WAITS_FOR = timedelta(hours=2)
+"""How long a message may wait at most: an attempt comes each hour, and so do messages above the limit of an hour."""
 LOST_FOR = timedelta(days=7)
 """How long a message that was given up is a trouble, when later ones arrived."""
 BACKED_UP = "backed up"
@@ -75,7 +77,8 @@ def _find_failing_messages(connection: sa.Connection, at: datetime) -> Iterator[
     sent = sa.select(messages.c.channel, sa.func.max(messages.c.sent_at).label("sent_at")).group_by(messages.c.channel)
     last_sent = {row.channel: row.sent_at for row in connection.execute(sent)}
     failing = Counter[str]()
-    for row in connection.execute(sa.select(messages).where(IS_UNDELIVERED)):
+    waits = sa.and_(messages.c.sent_at.is_(None), messages.c.created_at.between(at - LOST_FOR, at - WAITS_FOR))
+    for row in connection.execute(sa.select(messages).where(IS_UNDELIVERED | waits)):
         last = last_sent.get(row.channel)
         was_lost = row.attempts >= ATTEMPTS and at - row.created_at < LOST_FOR
         failing[row.channel] += was_lost or last is None or row.created_at > last
