@@ -38,6 +38,12 @@ CHANGES = {
     "ALTER TABLE outcomes ENABLE ROW LEVEL SECURITY": "row security outcomes: was added: this release does not have it",
     "DROP INDEX ix_decisions_received_at": "index ix_decisions_received_at: was dropped: this release has it",
     "ALTER TABLE keys ALTER COLUMN role DROP NOT NULL": "column keys.role: was changed: this release has it otherwise",
+    "ALTER SEQUENCE activations_id_seq INCREMENT BY -1 MINVALUE -9": (
+        "sequence activations.id: was changed: this release has it otherwise"
+    ),
+    "ALTER TABLE activations ALTER COLUMN id SET DEFAULT -nextval('activations_id_seq')": (
+        "column activations.id: was changed: this release has it otherwise"
+    ),
     "ALTER TABLE decisions DROP CONSTRAINT uq_decisions_point": (
         "constraint decisions.uq_decisions_point: was dropped: this release has it"
     ),

@@ -339,6 +339,18 @@ CHANGED_OBJECTS = {
     "index dropped": ("DROP INDEX ix_decisions_received_at", "index decisions on received_at: was dropped"),
     "index added": ("CREATE INDEX extra ON alerts (kind)", "index alerts on kind: was added"),
     "column added": ("ALTER TABLE decisions ADD COLUMN note TEXT", "column decisions.note: was added"),
+    "draws refused by a check": (
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = "
+        "replace(sql, 'uniform DOUBLE NOT NULL', 'uniform DOUBLE NOT NULL CHECK (uniform > 0.4)'); "
+        "PRAGMA writable_schema = RESET",
+        "column decisions.uniform: was changed",
+    ),
+    "constraint added": (
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = "
+        "replace(sql, 'CONSTRAINT pk_outcomes', 'CHECK (outcome < 1), CONSTRAINT pk_outcomes'); "
+        "PRAGMA writable_schema = RESET",
+        "constraint outcomes.CHECK (outcome < 1): was added",
+    ),
     "table dropped": ("DROP TABLE ended_sessions", "column ended_sessions.digest: was dropped"),
 }
 
@@ -348,7 +360,7 @@ def test_a_changed_schema_is_found_and_named(copy, statement, named):
     with sqlite3.connect(copy.engine.url.database) as connection:
         if "ledger_no_delete" in statement:
             connection.execute("DROP TRIGGER ledger_no_delete")
-        connection.execute(statement)
+        connection.executescript(statement)
     connection.close()
     messages = found(copy)
     assert any(named in message for message in messages), messages

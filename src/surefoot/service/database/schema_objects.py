@@ -12,17 +12,22 @@ from surefoot.service.database.schema import metadata
 Objects = dict[str, str]
 """Every object by its kind and name, with its definition."""
 SQLITE = {
-    "column": "SELECT :table || '.' || name, type || ' ' || \"notnull\" || ' ' || pk FROM pragma_table_info(:table)",
+    "table": "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name = :table",
     "index": "SELECT :table || ' on ' || (SELECT group_concat(name, ', ') FROM pragma_index_info(list.name)), "
     "list.\"unique\" || ' ' || partial FROM pragma_index_list(:table) AS list",
-    "foreign key": 'SELECT :table || \'.\' || "from", "table" || \'.\' || "to" FROM pragma_foreign_key_list(:table)',
     "trigger": "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :table",
 }
 _OF_TABLE = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 _CHOSEN = "WHERE n.nspname = :schema AND c.relname = :table AND c.relkind = 'r'"
 POSTGRESQL = {
-    "column": f"SELECT c.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull "
-    f"{_OF_TABLE} JOIN pg_attribute a ON a.attrelid = c.oid {_CHOSEN} AND a.attnum > 0 AND NOT a.attisdropped",
+    "column": "SELECT c.relname || '.' || a.attname, concat_ws(' ', format_type(a.atttypid, a.atttypmod), a.attnotnull, "
+    f"pg_get_expr(v.adbin, v.adrelid)) {_OF_TABLE} JOIN pg_attribute a ON a.attrelid = c.oid "
+    "LEFT JOIN pg_attrdef v ON v.adrelid = c.oid AND v.adnum = a.attnum "
+    f"{_CHOSEN} AND a.attnum > 0 AND NOT a.attisdropped",
+    # Of the newest of some rows, found by their number, whoever makes numbers go down chooses which it is.
+    "sequence": "SELECT c.relname || '.' || a.attname, concat_ws(' ', s.seqincrement, s.seqmin, s.seqmax, s.seqcycle) "
+    f"{_OF_TABLE} JOIN pg_depend d ON d.refobjid = c.oid AND d.deptype = 'a' JOIN pg_sequence s ON s.seqrelid = d.objid "
+    f"JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.refobjsubid {_CHOSEN}",
     "index": f"SELECT i.relname, pg_get_indexdef(x.indexrelid) || ' ' || x.indisvalid {_OF_TABLE} "
     f"JOIN pg_index x ON x.indrelid = c.oid JOIN pg_class i ON i.oid = x.indexrelid {_CHOSEN}",
     "constraint": f"SELECT c.relname || '.' || o.conname, pg_get_constraintdef(o.oid) {_OF_TABLE} "
@@ -87,12 +92,35 @@ def _make_temporary_objects(connection: sa.Connection, schema: str) -> Objects:
 
 
 def _describe(connection: sa.Connection, queries: dict[str, str], schema: str = "") -> Objects:
-    objects = {}
+    objects: Objects = {}
     for table in metadata.tables:
         for kind, query in queries.items():
             given = {"table": table, "schema": schema} if schema else {"table": table}
             for name, definition in connection.execute(sa.text(query), given):
                 # Which schema the tables are in is not part of their definition.
                 plain = re.sub(rf"\b({re.escape(schema)}|pg_temp|public)\.", "", definition) if schema else definition
-                objects[f"{kind} {name}"] = " ".join(plain.split())
+                text = " ".join(plain.split())
+                objects |= _split_table(name, text) if kind == "table" else {f"{kind} {name}": text}
+    return objects
+
+
+def _split_table(table: str, statement: str) -> Objects:
+    """The columns and constraints of SQLite's CREATE TABLE, in any order: a column that was added later is the last.
+
+    SQLite's own lists of columns leave out checks, defaults and collations.
+
+    >>> _split_table("t", "CREATE TABLE t ( a TEXT NOT NULL, CHECK (a IN ('x', 'y')) )")
+    {'options t': '', 'column t.a': 'TEXT NOT NULL', "constraint t.CHECK (a IN ('x', 'y'))": ''}
+    """
+    body, _, options = statement.partition("(")[2].rpartition(")")
+    objects = {f"options {table}": options.strip()}
+    # A comma that as many brackets are closed before as were opened.
+    item = ""
+    for part in body.split(","):
+        item = f"{item},{part}" if item else part
+        if item.count("(") == item.count(")"):
+            name, _, definition = item.strip().partition(" ")
+            is_column = name.upper() not in ("CONSTRAINT", "UNIQUE", "CHECK", "PRIMARY", "FOREIGN")
+            objects |= {f"column {table}.{name}": definition} if is_column else {f"constraint {table}.{item.strip()}": ""}
+            item = ""
     return objects
