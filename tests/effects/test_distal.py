@@ -240,3 +240,9 @@ def test_refusals_name_the_remedy(estimate, options, words):
     frame = frame.assign(sign=np.where(frame["sent"] == 1, 1.0, -1.0) + 0 * frame["x"], negative=-1.0)
     with pytest.raises(sf.InputError, match=words):
         estimate(frame, **(ROLES | options))
+
+
+def test_a_constant_mediator_is_refused():
+    frame = _draw_mediated().assign(M=1.0)
+    with pytest.raises(sf.InputError, match="the mediator 'M' is the same in every row that counts"):
+        mcee(frame, mediator="M", available="I", probability=0.6, **DISTAL)

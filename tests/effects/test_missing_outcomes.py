@@ -201,13 +201,15 @@ def test_the_committed_simulation_reached_its_targets():
     records = simulation.read_records()
     page = (simulation.FILE.parents[1] / "docs" / "effects.md").read_text(encoding="utf-8")
     assert simulation.write_coverage(records) in page and simulation.write_shifts(records) in page
-    chosen = [record for record in records if record["scene"] == "continuous"]
-    shares = {
-        method: np.mean([record[method][1] < record["truth"] < record[method][2] for record in chosen]) for method in METHODS
-    }
-    assert len(chosen) >= 400
-    assert shares["complete"] < 0.85
-    assert all(0.93 <= shares[method] <= 0.97 for method in ("weighted", "imputed")), shares
+    for scene in simulation.SCENES:
+        chosen = [record for record in records if record["scene"] == scene]
+        shares = {
+            method: np.mean([record[method][1] < record["truth"] < record[method][2] for record in chosen])
+            for method in METHODS
+        }
+        assert len(chosen) >= 400
+        assert shares["complete"] < 0.85
+        assert all(0.93 <= shares[method] <= 0.97 for method in ("weighted", "imputed")), shares
 
 
 @pytest.mark.parametrize("method", ["weighted", "imputed"])
@@ -259,6 +261,24 @@ def test_few_participants(people):
         assert np.isfinite(result.conf_int()).all()
     with pytest.raises(sf.InputError, match="too few"):
         sf.effects.wcls(frame[frame["person"] < "P002"], **COLUMNS, missing="imputed")
+
+
+def test_participants_without_outcomes_add_no_degrees_of_freedom():
+    frame = make_trial(14, people=12)
+    frame["y"] = frame["y"].where(frame["person"] < "P004")
+    complete, imputed = (sf.effects.wcls(frame, **COLUMNS, missing=method) for method in ("complete", "imputed"))
+    assert complete.df_resid == 2
+    assert imputed.coefficients.df_denom[0] <= 2
+    alone = frame.assign(y=frame["y"].where(frame["person"] == "P000"))
+    with pytest.raises(sf.InputError, match="1 participant is too few for 2 coefficients"):
+        sf.effects.wcls(alone, **COLUMNS, missing="imputed")
+
+
+def test_the_model_of_observed_outcomes_has_no_constant_column():
+    frame = lose_outcomes(make_trial(1))
+    assert (frame["available"] == 0).any()
+    model = sf.effects.wcls(frame, **COLUMNS, controls=["x"], missing="weighted").observation
+    assert "available" not in model.names and len(model.names) == model.design.shape[1] == len(model.coefficients)
 
 
 def test_refusals():

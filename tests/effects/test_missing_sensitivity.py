@@ -138,6 +138,16 @@ def test_a_disagreement_is_named(logs):
     expected = 'the interval excludes no effect with "weighted" and with "imputed", but not with "complete".'
     assert any(line.startswith("The conclusion depends on") and line.endswith(expected) for line in lines)
     assert any(line.startswith("All methods lead") for line in replace(missing, rows=tuple(clear)).lines())
+    later = [replace(row, analysis=row.analysis.replace("average", "average, lag 1")) for row in (unclear, *clear[1:])]
+    lines = replace(missing, rows=(*clear, *later)).lines()
+    assert any('For "average, lag 1: average", the interval' in line for line in lines)
+
+
+def test_shifts_after_a_bandit_name_their_standard_errors(logs):
+    missing = analyse_study(Study.parse(STUDY), logs).missing
+    warning = "The shifts below are found with the usual standard errors."
+    assert not any(warning in line for line in missing.lines())
+    assert any(warning in line for line in replace(missing, errors="adaptive").lines())
 
 
 def test_a_definition_of_missing_outcomes_leaves_none():

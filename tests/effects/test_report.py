@@ -168,6 +168,34 @@ def test_binary_outcomes_are_told_as_chances():
     assert "log relative risk" in found.to_html()
 
 
+def test_a_robust_loss_of_zeros_and_ones_is_left_out():
+    frame = make_trial(5, people=20, points=10)
+    frame["b"] = (np.random.default_rng(5).random(len(frame)) < 0.5).astype(float)
+    found = analyse(frame, **(COLUMNS | {"outcome": "b"}))
+    assert not any("bisquare" in row.analysis for row in found.sensitivity)
+    with pytest.raises(InputError, match="cannot be estimated"):
+        estimate_robustly(found.main.points, "bisquare")
+
+
+def test_an_effect_beyond_the_observed_values_is_called_an_extrapolation():
+    frame = make_trial(2)
+    found = analyse(frame, at=[{"x": 0.0}, {"x": 50.0}], **(COLUMNS | {"moderators": ["x"]}))
+    notes = [note for note in found.notes if "extrapolates" in note]
+    assert len(notes) == 1 and notes[0].startswith("x lies between -") and "where it is 50 " in notes[0]
+
+
+def test_the_page_names_the_correction_and_degrees_of_the_first_row():
+    frame = make_trial(6)
+    frame["end"] = frame.groupby("person")["y"].transform("mean")
+    published = analyse(frame, estimator="dcee", **(COLUMNS | {"outcome": "end"})).to_html()
+    assert "as published, not corrected for small" in published and "Intervals are corrected" not in published
+    frame.loc[frame["t"] % 3 == 0, "y"] = np.nan
+    imputed = analyse(frame, missing="imputed", imputations=3, over="day", **COLUMNS)
+    assert f"t distribution with {imputed.table[0].degrees:.4g} degrees" in imputed.to_html()
+    assert f"{imputed.table[0].degrees:.4g} degrees of freedom" in str(imputed.main.summary())
+    assert all(row.label.endswith(", complete rows: average") for row in imputed.sensitivity)
+
+
 def test_several_actions_are_told_one_by_one():
     frame = make_trial(3, people=40, points=30, actions=3)
     asked = COLUMNS | {"probability": ["p", "p"], "actions": ["nothing", "walk", "rest"], "controls": ["x"]}

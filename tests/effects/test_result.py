@@ -188,6 +188,20 @@ def test_fewer_people_than_coefficients_are_refused(trial):
     _refused("4 participants are too few for 5 coefficients", few, moderators=["home"], controls=["x", "home"])
 
 
+def test_one_participant_and_many_levels_are_named_briefly(trial):
+    _refused("1 participant is too few for 3 coefficients", trial[trial["person"] == "P001"])
+    text = trial.assign(note=[f"text {i}" for i in range(len(trial))])
+    with pytest.raises(InputError, match=r"30 participants are too few for 601 coefficients .*, …\); name fewer") as refusal:
+        wcls(text, controls=["note"], **COLUMNS)
+    assert len(str(refusal.value)) < 300
+
+
+def test_a_column_of_numbers_and_text_is_named_in_one_sentence(trial):
+    mixed = trial["y"].astype(object)
+    mixed.iloc[3] = "four"
+    _refused(r"column 'y' mixes types .[^(]*'four'[^(]*.; convert it", trial.assign(y=mixed))
+
+
 def test_one_action_only_is_refused(trial):
     _refused("nothing to compare", trial.assign(sent=0))
     _refused("no row is available", trial.assign(available=0))
@@ -203,6 +217,7 @@ def test_one_action_only_is_refused(trial):
         ({"p": np.nan}, {}, "the probability is missing"),
         ({"available": 0.5}, {}, "0.5 is neither yes nor no"),
         ({"y": np.inf}, {}, "not finite"),
+        ({"x": np.inf}, {"controls": ["x"]}, "column 'x'.* the value is not finite"),
         ({"t": 3}, {}, "a second decision point"),
         ({}, {"controls": ["z"]}, "there is no column 'z'"),
         ({}, {"controls": ["x", "x"]}, "given twice"),

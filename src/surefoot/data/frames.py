@@ -34,7 +34,9 @@ def arrow_table(frame: Any, names: list[str], also: str | None = None) -> tuple[
             arrays[name] = whole_array(table.select(name).to_arrow().column(0))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             if name in names:
-                raise InputError(f"column '{name}' mixes types ({error}); convert it to one type", column=name) from error
+                raise InputError(
+                    f"column '{name}' mixes types ({error.args[0]}); convert it to one type", column=name
+                ) from error
     return pa.table(arrays), str(table.implementation)
 
 

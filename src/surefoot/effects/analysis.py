@@ -159,6 +159,7 @@ class SortedRows:
         column = self.columns[name]
         if column.cells.type not in TEXT_TYPES:
             values = column.numbers()[self.row]
+            self.refuse(np.isinf(values), name, "the value is not finite", "correct it or leave it empty (missing)")
             return np.where(np.isnan(values), missing_as, values)
         texts, codes = column.distinct()
         if len(texts) < 2:
@@ -525,6 +526,13 @@ def check_validity(batch: ExcursionBatch, *, binary: bool, distal: bool) -> None
             f"the outcome '{column}' is {counted.outcome[0]:g} in every row that counts, so there is no effect to "
             "estimate; check the column, its range and its missing values",
             column=column,
+        )
+    mediator = batch.analysis.mediator
+    if mediator is not None and not np.ptp(counted.mediators, axis=1).any():
+        raise InputError(
+            f"the mediator '{mediator}' is the same in every row that counts, so no effect can pass through it; name "
+            "another column",
+            column=mediator,
         )
     if binary:
         wrong = ~np.isin(counted.outcome, (0.0, 1.0))

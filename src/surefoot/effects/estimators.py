@@ -28,6 +28,8 @@ TOLERANCE = 1e-13
 BLOCK_ROWS = 1 << 14  # Rows that are evaluated at a time: they stay in the processor's cache.
 SINGULAR = 1e-11
 """A matrix whose reciprocal condition number, columns scaled alike, is below this has no trustworthy inverse."""
+NAMED = 8
+"""Coefficients that a refusal names."""
 Influence = Callable[[Floats], tuple[Floats, Floats]]  # ψ and ψ′ of residuals.
 
 
@@ -79,12 +81,7 @@ def solve(function: EstimatingFunction) -> Estimate:
     person = function.batch.person
     starts = np.flatnonzero(np.diff(person, prepend=-1))
     size = len(function.start)
-    names = ", ".join(function.names)
-    if len(starts) <= size:
-        raise InputError(
-            f"{len(starts)} participants are too few for {size} coefficients ({names}); "
-            "name fewer moderators and controls, or wait for more participants"
-        )
+    refuse_few(len(starts), function.names)
     first = np.unique(np.searchsorted(starts, np.arange(0, len(person), BLOCK_ROWS)))
     edges = np.append(starts, len(person))
     pairs = itertools.pairwise([*first[first < len(starts)].tolist(), len(starts)])
@@ -106,7 +103,7 @@ def solve(function: EstimatingFunction) -> Estimate:
     if alone.size:
         participant = function.batch.order.participants[person[starts[alone[0]]]].item()
         raise InputError(
-            f"participant {participant!r} alone decides a coefficient of {names}, so its uncertainty "
+            f"participant {participant!r} alone decides a coefficient of {', '.join(function.names)}, so its uncertainty "
             "cannot be estimated; name fewer moderators and controls",
             participant=participant,
         )
@@ -125,6 +122,15 @@ def solve(function: EstimatingFunction) -> Estimate:
         scores=scores,
         corrected_scores=corrected_scores,
     )
+
+
+def refuse_few(people: int, names: Sequence[str]) -> None:
+    """Refuse to estimate these coefficients from so few participants."""
+    size = len(names)
+    if people <= size:
+        listed = ", ".join(names[:NAMED]) + ", …" * (size > NAMED)
+        counts = f"{people} participant{' is' if people == 1 else 's are'} too few for {size} coefficient{'s' * (size > 1)}"
+        raise InputError(f"{counts} ({listed}); name fewer moderators and controls, or wait for more participants")
 
 
 def find_root(function: EstimatingFunction, blocks: Sequence[slice]) -> Floats:
@@ -344,7 +350,9 @@ def estimate_robustly(batch: ExcursionBatch, loss: str) -> Estimate:
     for _ in range(WEIGHTING_STEPS):
         value, _ = influence(residual)
         multiplier = rows.multiplier * np.divide(value, residual, out=np.ones_like(value), where=residual != 0)
-        step = np.linalg.solve(multiplier @ rows.slope.T, multiplier @ residual)
+        bread = multiplier @ rows.slope.T
+        _refuse_singular(bread, plain.names)
+        step = np.linalg.solve(bread, multiplier @ residual)
         theta = theta + step
         residual = residual - step @ rows.slope
         if np.abs(step).max() <= 1e-9 * (1 + np.abs(theta).max()):

@@ -14,7 +14,7 @@ import numpy as np
 from surefoot.effects.adaptive_errors import adapt_errors
 from surefoot.effects.analysis import Codes, ExcursionBatch, Floats
 from surefoot.effects.doubly_robust import predict_outcomes
-from surefoot.effects.estimators import Estimate, Estimator, solve
+from surefoot.effects.estimators import Estimate, Estimator, refuse_few, solve
 from surefoot.effects.imputation import Draws, impute
 from surefoot.effects.observation_model import (
     ObservationModel,
@@ -35,6 +35,7 @@ class Imputations:
     draws: Draws
     predicted: Floats  # As in `ExcursionBatch`, the same for all of them.
     between: Floats  # B, of all coefficients.
+    unobserved_people: int = 0  # Participants without any outcome.
 
     def __len__(self) -> int:
         return len(self.draws)
@@ -61,9 +62,13 @@ class Imputations:
         return np.asarray(np.minimum(share, 1.0))
 
     def find_degrees(self, fractions: Floats, complete: int) -> Floats:
-        """Barnard and Rubin's degrees of freedom, `complete` those without missing outcomes."""
+        """Barnard and Rubin's degrees of freedom, `complete` those without missing outcomes.
+
+        Participants without any outcome say nothing about the effect, so they add no degrees of freedom.
+        """
         observed = complete * (complete + 1) / (complete + 3) * np.maximum(1 - fractions, 1e-12)
-        return np.asarray(1 / (fractions**2 / (len(self) - 1) + 1 / observed))
+        degrees = 1 / (fractions**2 / (len(self) - 1) + 1 / observed)
+        return np.asarray(np.minimum(degrees, complete - self.unobserved_people))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +106,10 @@ def _fit_imputed(batch: ExcursionBatch, chosen: Estimator) -> MissingFit:
         imputations = replace(imputations, predicted=learned.predicted)
     estimates = [solve(chosen.make(imputations.complete(batch, outcomes))) for outcomes in draws.outcomes]
     pooled, between = pool(estimates)
-    return MissingFit(batch, pooled, imputations=replace(imputations, between=between))
+    observed = len(np.unique(batch.counted_only.person))
+    refuse_few(observed, pooled.function.names)
+    imputations = replace(imputations, between=between, unobserved_people=pooled.people - observed)
+    return MissingFit(batch, pooled, imputations=imputations)
 
 
 def pool(estimates: Sequence[Estimate]) -> tuple[Estimate, Floats]:

@@ -211,6 +211,8 @@ class MissingSensitivity(Generic[Line]):
     curves: tuple[ShiftCurve, ...]
     is_chance: bool
     """Whether outcomes are 0 or 1, and shifts are log odds."""
+    errors: str = "usual"
+    """Standard errors of the effects; those of the curves are always the usual ones."""
 
     @property
     def method(self) -> MissingMethod:
@@ -224,13 +226,15 @@ class MissingSensitivity(Generic[Line]):
         """Rows of one effect by all methods, by the name of the effect."""
         effects: dict[str, list[Line]] = {}
         for row in self.rows:
-            effects.setdefault(f"{row.analysis.rpartition(', ')[0]}: {row.effect}", []).append(row)
+            analysis = row.analysis.rpartition(", ")[0]
+            effects.setdefault(row.effect if row.effect == analysis else f"{analysis}: {row.effect}", []).append(row)
         return effects
 
     @property
-    def disagreements(self) -> list[list[Line]]:
+    def disagreements(self) -> dict[str, list[Line]]:
         """Effects of which some intervals include 0 and others do not."""
-        return [rows for rows in self.list_effects().values() if len({row.interval.excludes_zero for row in rows}) > 1]
+        effects = self.list_effects().items()
+        return {name: rows for name, rows in effects if len({row.interval.excludes_zero for row in rows}) > 1}
 
     @property
     def largest_difference(self) -> float:
@@ -357,4 +361,5 @@ def assess_missing(
         fraction=float(imputed[0].missing_information().max()) if imputed else np.nan,
         curves=list_curves(imputed[0]) if imputed else (),
         is_chance=any(imputations.draws.chances is not None for imputations in drawn),
+        errors=next(iter(averages.values())).errors,
     )

@@ -100,7 +100,8 @@ class ModeratorSelection(Shown):
         alone = [row.moderator for row in self.rows if row.alone.excludes_zero]
         sentences += [
             f"Each candidate alone, in all {self.choosing + self.estimating} participants, adjusted for {len(self.rows)} "
-            f"candidates: {', '.join(alone) + ' without 0' if alone else 'every interval includes 0'}.",
+            f"candidates: {'intervals without 0: ' + ', '.join(alone) if alone else 'every interval includes 0'}.",
+            "Decision points without an outcome are left out.",
             f"The last column counts in how many of {DIVISIONS} other divisions the candidate would be chosen.",
         ]
         return sentences

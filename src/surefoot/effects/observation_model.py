@@ -7,6 +7,7 @@ M = [[B, 0], [G, A]]. A participant's influence on θ is A⁻¹ (u_i − G B⁻�
 (s_i, u_i) by (I − S_i M⁻¹)⁻¹ (s_i, u_i), S_i the participant's part of M, as Mancl and DeRouen's does without a model.
 """
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,8 @@ RIDGE = 1.0
 """Penalty of every standardised coefficient but the intercept's: an arm without a missing outcome leaves it finite."""
 LEAST_PROBABILITY = 0.05
 """Weights grow no further where an outcome is less likely to be observed than this; the rows are named."""
+CONSTANT = 1e-10
+"""A column that varies less, compared with its largest value, counts as constant."""
 NEWTON_STEPS = 100
 GROUPS = 10
 
@@ -182,7 +185,7 @@ def _standardise_columns(columns: dict[str, Floats], size: int) -> tuple[tuple[s
             additions[f"{name} missing"] = unknown.astype(np.float64)
         for label, addition in additions.items():
             deviation = addition.std()
-            if deviation > 1e-10 * (1 + np.abs(addition).max(initial=0.0)):
+            if deviation > CONSTANT * (1 + np.abs(addition).max(initial=0.0)):
                 names.append(label)
                 values.append((addition - addition.mean()) / deviation)
     return tuple(names), np.column_stack(values)
@@ -340,13 +343,16 @@ def fit_observation(batch: ExcursionBatch, *, distal: bool = False) -> Observati
         return None
     past = series.make_past((series.outcome - series.centre) / series.scale)
     design = np.concatenate([series.predictors, past], axis=1)[fitted]
+    varies = design.std(axis=0) > CONSTANT
+    varies[0] = True  # The intercept.
+    design = design[:, varies]
     coefficients = fit_logistic(design, ~missing)
     probabilities = np.asarray(expit(design @ coefficients), dtype=np.float64)
     limited = (probabilities < LEAST_PROBABILITY) & ~missing
     people = np.unique(series.person[fitted[limited]])
     return ObservationModel(
         series=series,
-        names=(*series.names, *series.past_names),
+        names=tuple(itertools.compress((*series.names, *series.past_names), varies)),
         design=design,
         coefficients=coefficients,
         probabilities=probabilities,

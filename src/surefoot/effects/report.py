@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -327,7 +327,8 @@ class EffectsReport(ShownResult):
         from surefoot.reports.render import inline_svg, render
 
         forest = "Forest plot: " + "; ".join(f"{row.effect} {row.estimate:.3g}" for row in self._forest_rows)
-        charts = [(inline_svg(self.plot(ax=new_page_figure()), forest), "Intervals are corrected for few participants.")]
+        corrected = "" if ESTIMATORS[self.estimator].distal else "Intervals are corrected for few participants."
+        charts = [(inline_svg(self.plot(ax=new_page_figure()), forest), corrected)]
         if self.curve is not None:
             first, last = (format_number(float(self.curve.effect[end])) for end in (0, -1))
             line = inline_svg(
@@ -359,8 +360,7 @@ class EffectsReport(ShownResult):
         if self.missing is not None and self.missing.curves:
             drawn = self.missing.plot(unit=self._unit, ax=new_page_figure())
             description = "The average effect over shifts of unseen outcomes. " + self.missing.lines()[-1]
-            note = "Each band is pointwise. Standard errors are the usual ones."
-            charts.append((inline_svg(drawn, description), note))
+            charts.append((inline_svg(drawn, description), "Each band is pointwise. Standard errors are the usual ones."))
         if self.missing is not None and self.missing.observation is not None:
             groups = self.missing.observation.calibration
             drawn = self.missing.observation.plot(ax=new_page_figure())
@@ -586,6 +586,7 @@ def analyse(
             *([] if np.isnan(table[0].outcome_sd) else [spread]),
             *([] if parsed.transform == "none" else [scale]),
             *([MEDIATION] if main.parts else []),
+            *dict.fromkeys(note for result in results.values() for note in _note_extrapolations(result, at)),
             *notes,
         ),
         words=chosen_words,
@@ -766,22 +767,38 @@ def _estimate_robustly(results: Mapping[str, EffectResult], losses: Sequence[str
                 if loss not in ROBUST_LOSSES:
                     raise
                 continue  # A robust loss has no scale where more than half of the residuals are equal.
-            rows += _list_coefficients(f"{name}, {ROBUST_LOSSES[loss][0]}", robust)
+            # Every imputation would have a scale of its own.
+            rows_used = ", complete rows" if result.imputations is not None else ""
+            rows += _list_coefficients(f"{name}, {ROBUST_LOSSES[loss][0]}{rows_used}", robust)
     return tuple(rows)
+
+
+def _note_extrapolations(result: EffectResult, at: Sequence[Mapping[str, float]]) -> Iterator[str]:
+    """Values at which an effect is wanted, and which no decision point has."""
+    counted = result.points.counted_only
+    columns = dict(zip(counted.moderator_names, counted.moderators, strict=True))
+    for name, value in (pair for values in at for pair in values.items()):
+        column = columns.get(name)
+        if column is not None and not column.min() <= value <= column.max():
+            yield (
+                f"{name} lies between {column.min():g} and {column.max():g} in the trial: the effect where it is {value:g} "
+                "extrapolates the straight line."
+            )
 
 
 def _describe(words: Words, result: EffectResult, at: Sequence[Mapping[str, float]]) -> list[str]:
     """A sentence for every action, at all the values of the moderators."""
     sentences = []
     points = result.points
-    lag = f" {points.analysis.lag} decision points later" if points.analysis.lag else ""
+    lag = points.analysis.lag
+    later = f" {lag} decision point{'s' * (lag > 1)} later" if lag else ""
     for values in at if len(points.moderator_names) > 1 else [{}]:
         condition = "where " + " and ".join(f"{key} is {value:g}" for key, value in values.items()) if values else ""
         for action in (*result.parts, TOTAL) if result.parts else points.action_names[1:]:
             contrast = result.effect_at(values, action=action)
             low, high = contrast.conf_int()[0]
             treatment = action if len(points.action_names) > 2 else words.treatment
-            named = replace(words, treatment=treatment, outcome=words.outcome + lag)
+            named = replace(words, treatment=treatment, outcome=words.outcome + later)
             way = _name_way(action, points.analysis.mediator) if result.parts else ""
             circumstances = ", ".join(text for text in (condition, way) if text)
             sentences.append(describe_effect(named, float(contrast.effect[0]), low, high, circumstances))

@@ -381,7 +381,7 @@ class EffectResult(Shown):
         lines = [
             f"Causal excursion effect ({estimator.estimand}) by {estimator.label}",
             f"outcome {analysis.outcome}, treatment {analysis.treatment}, {self.people} participants, {self.rows:,} rows, "
-            f"{self.df_resid} degrees of freedom",
+            f"{np.min(self.coefficients.df_denom):.4g} degrees of freedom",
             lay_out_table(self._list_cells(), COEFFICIENT_HEADERS),
             f"All coefficients are 0: {self.joint_test()}",
             *self._describe_missing(),
