@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -11,11 +10,12 @@ import polars as pl
 
 from surefoot.data.column_kinds import quote
 from surefoot.errors import InputError
-from surefoot.linking.exports import Match, find_profile, read_export
+from surefoot.linking.exports import find_profile, read_export
 from surefoot.linking.plan import LinkPlan, StreamSection, TimesSection
 from surefoot.linking.streams import scan_file
 from surefoot.linking.times import MINUTE, split_times
 from surefoot.study.column_guesses import PLATFORMS, ROLES
+from surefoot.study.draft import Draft
 
 EXAMINED_ROWS = 20_000
 LONGEST_ROW = 60
@@ -35,15 +35,7 @@ HEAD = """# How raw files become decision points: `surefoot link {decisions} --p
 """
 
 
-@dataclass(frozen=True)
-class PlanDraft:
-    """The text of a first plan, and warnings about doubtful guesses."""
-
-    text: str
-    warnings: tuple[str, ...]
-
-
-def draft_plan(decisions: Path, streams: Sequence[Path], *, plan: str = "link.toml") -> PlanDraft:
+def draft_plan(decisions: Path, streams: Sequence[Path], *, plan: str = "link.toml") -> Draft:
     """A plan for these files."""
     warnings: list[str] = []
     lines = [HEAD.format(decisions=decisions, plan=plan)]
@@ -59,7 +51,7 @@ def draft_plan(decisions: Path, streams: Sequence[Path], *, plan: str = "link.to
     words = ["", "# States: windows that end at the decision. A minute without data is missing, never zero.", ""]
     text = "\n".join([*lines, *sections, *words, *features, ""])
     LinkPlan.parse(text)  # Whatever was guessed, the text must be a plan.
-    return PlanDraft(text, tuple(warnings))
+    return Draft(text, tuple(warnings))
 
 
 def _spell_key(name: str) -> str:
@@ -139,8 +131,8 @@ def _read_head(path: Path, section: StreamSection) -> pl.DataFrame:
 
 def _look_at_stream(path: Path, warnings: list[str]) -> Iterator[tuple[str, list[str], list[str]]]:
     """Name, lines and columns of numbers of every stream of a file."""
-    match = _find_match(path)
-    if match is not None:
+    match = find_profile(path)
+    if match is not None and not match.rivals:
         export = read_export(path, profile=match.profile)
         for name, table in export.streams.items():
             frame = pl.DataFrame(table).head(EXAMINED_ROWS)
@@ -154,12 +146,6 @@ def _look_at_stream(path: Path, warnings: list[str]) -> Iterator[tuple[str, list
     participant = str(_guess("participant", frame.columns))
     lines += _describe_rows(frame, participant, str(_guess("time", frame.columns)))
     yield path.name.split(".")[0], lines, _list_numbers(frame)
-
-
-def _find_match(path: Path) -> Match | None:
-    """The platform whose export a file is."""
-    match = find_profile(path)
-    return None if match is None or match.rivals else match
 
 
 def _describe_rows(frame: pl.DataFrame, participant: str, time: str) -> list[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from surefoot.atomic_files import atomic_write
 from surefoot.errors import InputError
-from surefoot.linking.day import Day
 from surefoot.linking.plan import FeatureSection, LinkPlan
+from surefoot.linking.times import MINUTE, SECOND
 from surefoot.reports.summaries import Overview, ShownResult, make_table
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from surefoot.reports.figures import Drawable
-    from surefoot.study.draft import StudyDraft
+    from surefoot.study.draft import Draft
 
 LISTED = 200
 """Decision points without a record that a page lists."""
@@ -60,6 +62,69 @@ class FeatureCounts:
         """Plain numbers and text, for JSON."""
         numbers = {name: value for name, value in vars(self).items() if name != "section"}
         return {**numbers, "kind": "state" if self.section.is_state else "outcome"}
+
+
+@dataclass(frozen=True)
+class Day:
+    """One participant's day, to draw: moments in UTC."""
+
+    participant: str
+    date: date
+    zone: str
+    decisions: tuple[int, ...]
+    features: Mapping[str, tuple[list[tuple[int, float, bool]], list[tuple[int, int]]]] = field(default_factory=dict)
+    """Feature → rows (time, value, worn), and windows (begin, end)."""
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Midnight to midnight on the participant's clock."""
+        zone = ZoneInfo(self.zone)
+        midnight = datetime(self.date.year, self.date.month, self.date.day, tzinfo=zone)
+        following = datetime.fromordinal(self.date.toordinal() + 1).replace(tzinfo=zone)
+        return int(midnight.timestamp()) * SECOND, int(following.timestamp()) * SECOND
+
+    def draw(self, plan: LinkPlan, ax: Drawable) -> Axes:
+        """A line per feature: rows with data as a band, rows not worn in grey, the windows as bars above it."""
+        from matplotlib.lines import Line2D
+        from matplotlib.patches import Patch
+
+        from surefoot.reports.figures import BLUE, GREY, INK, ORANGE, SKY, add_legend, choose_axes, label_axes
+
+        axes = choose_axes(ax, width=9.0, height=1.8 + 0.7 * len(self.features))
+        begin, end = self.limits
+        for height, (name, (rows, windows)) in enumerate(self.features.items()):
+            feature = plan.features[name]
+            length = (plan.row_minutes_of(feature) or 3) * MINUTE
+            for worn, colour in ((True, SKY), (False, GREY)):
+                spans = [(time - begin, length) for time, _, was_worn in rows if was_worn == worn]
+                axes.broken_barh(spans, (height - 0.1, 0.3), color=colour, linewidth=0)
+            # Bars of neighbouring windows stand at two heights, so that overlaps can be seen.
+            for number, (opens, closes) in enumerate(windows):
+                if opens is None:
+                    continue
+                level = height - 0.2 - 0.12 * (number % 2)
+                colour = BLUE if feature.is_state else ORANGE
+                axes.plot([opens - begin, closes - begin], [level, level], color=colour, linewidth=3, solid_capstyle="butt")
+        for decision in self.decisions:
+            axes.axvline(decision - begin, color=INK, linewidth=1, linestyle="--")
+        axes.set_xlim(0, end - begin)
+        axes.set_ylim(len(self.features) - 0.4, -0.6)
+        axes.set_yticks(range(len(self.features)), list(self.features))
+        hours = range(0, round((end - begin) / MINUTE / 60) + 1, 3)
+        moments = [
+            datetime.fromtimestamp(begin / SECOND + 3600 * hour, UTC).astimezone(ZoneInfo(self.zone)) for hour in hours
+        ]
+        axes.set_xticks([hour * 60 * MINUTE for hour in hours], [f"{moment:%H:%M}" for moment in moments])
+        label_axes(axes, x=f"{self.date}, {self.zone}", y="", title=f"A day of participant {self.participant}")
+        handles = [
+            Patch(color=SKY, label="rows with data"),
+            Patch(color=GREY, label="not worn"),
+            Line2D([], [], color=BLUE, linewidth=3, label="window of a state"),
+            Line2D([], [], color=ORANGE, linewidth=3, label="window of an outcome"),
+            Line2D([], [], color=INK, linewidth=1, linestyle="--", label="decision point"),
+        ]
+        add_legend(axes, columns=len(handles), handles=handles)
+        return axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,7 +170,7 @@ class Linked(ShownResult):
         with atomic_write(path) as temporary:
             writers[path.suffix.lower()](self.table, temporary)
 
-    def draft_study(self, name: str = "logs.parquet") -> StudyDraft:
+    def draft_study(self, name: str = "logs.parquet") -> Draft:
         """A first `study.toml` for the logs in a file of this name: the plan's states, and its first outcome.
 
         Columns about windows after the decision are no states, so the draft does not see them.

@@ -15,13 +15,11 @@ from pyarrow import parquet
 
 from surefoot.data.log_columns import MISSING, first_failure, settle_missing, whole_array
 from surefoot.errors import InputError, did_you_mean
-from surefoot.linking.day import Day
-from surefoot.linking.features import compute_feature
-from surefoot.linking.linked import FeatureCounts, Linked, StreamCounts
+from surefoot.linking.linked import Day, FeatureCounts, Linked
 from surefoot.linking.plan import DecisionsSection, FeatureSection, LinkPlan
 from surefoot.linking.streams import REPEATED_HOUR, SKIPPED_HOUR, Stream, check_zones, complete, open_stream
 from surefoot.linking.times import MINUTE, find_clock, localise, show_wall, split_times
-from surefoot.linking.windows import find_windows
+from surefoot.linking.windows import compute_feature, find_windows
 
 BLOCK_ROWS = 4_000_000
 """Rows, or rows in windows, that are in memory at a time."""
@@ -83,7 +81,9 @@ def link(
     table, points = read_decisions(decisions, plan)
     opened = _open_streams(plan, dict(streams or {}), folder)
     windows = {name: find_windows(points, feature) for name, feature in plan.features.items()}
-    people = _sort_people(points["participant"].unique().to_list())
+    people = points["participant"].unique().to_list()
+    # In the order that files have: numbers as numbers.
+    people.sort(key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))
     blocks = _make_blocks(people, points, plan, opened, windows, block_rows)
     homes = points.sort("time").select("participant", "zone", "wall")
     homes = homes.filter(pl.col("zone").ne_missing(pl.col("zone").shift(1).over("participant")))
@@ -104,7 +104,7 @@ def link(
     return Linked(
         table=_add_columns(table, plan, measured),
         plan=plan,
-        streams=tuple(_count_stream(stream) for stream in opened.values()),
+        streams=tuple(stream.count_rows() for stream in opened.values()),
         features=tuple(_count_feature(name, plan.features[name], measured[name], windows[name]) for name in measured),
         unrecorded=find_unrecorded(points, plan.decisions),
         participants=len(people),
@@ -259,11 +259,6 @@ def _open_streams(plan: LinkPlan, given: dict[str, Any], folder: Path) -> dict[s
     return streams
 
 
-def _sort_people(people: list[str]) -> list[str]:
-    """In the order that files have: numbers as numbers."""
-    return sorted(people, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))
-
-
 def _make_blocks(
     people: list[str],
     points: pl.DataFrame,
@@ -386,12 +381,6 @@ def _add_columns(table: pa.Table, plan: LinkPlan, measured: Mapping[str, pl.Data
                 )
             table = table.append_column(column, frame[source].to_arrow())
     return table
-
-
-def _count_stream(stream: Stream) -> StreamCounts:
-    left_out = {reason: count for reason, count in stream.left_out.items() if count}
-    unreadable = {column: count for column, count in stream.unreadable.items() if count}
-    return StreamCounts(stream.name, stream.rows, stream.rows - sum(left_out.values()), left_out, unreadable)
 
 
 def _count_feature(name: str, feature: FeatureSection, measured: pl.DataFrame, windows: pl.DataFrame) -> FeatureCounts:

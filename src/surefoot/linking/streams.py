@@ -11,6 +11,7 @@ import polars as pl
 from surefoot.data.log_columns import MISSING, YES
 from surefoot.errors import InputError, did_you_mean
 from surefoot.linking.exports import read_export
+from surefoot.linking.linked import StreamCounts
 from surefoot.linking.plan import StreamSection
 from surefoot.linking.profiles import PROFILES, ExportFile
 from surefoot.linking.times import MINUTE, localise, split_times
@@ -43,6 +44,11 @@ class Stream:
     """Reason → rows."""
     unreadable: Counter[str] = field(default_factory=Counter)
     """Column → cells that are not numbers, which count as missing."""
+
+    def count_rows(self) -> StreamCounts:
+        """What became of the rows that were read."""
+        left_out = +self.left_out
+        return StreamCounts(self.name, self.rows, self.rows - left_out.total(), left_out, +self.unreadable)
 
     def scan_all(self) -> pl.LazyFrame:
         """The columns that the plan names."""
@@ -142,8 +148,8 @@ class Stream:
         rows = rows.filter(~is_repeat)
         if not length:
             return rows
-        is_double = rows.select(pl.struct(key).is_duplicated()).to_series() if _has_equal_neighbours(rows) else None
-        if is_double is not None:
+        if rows.select(pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in key).any()).item():
+            is_double = rows.select(pl.struct(key).is_duplicated()).to_series()
             settled = self._settle_contradictions(rows.filter(is_double), key, values, is_timed=is_timed)
             self.left_out[CONTRADICTED] += int(is_double.sum()) - len(settled)
             rows = pl.concat([rows.filter(~is_double), settled]).sort(*key)
@@ -168,12 +174,6 @@ def _is_orderly(rows: pl.DataFrame, length: int) -> bool:
     gap = pl.col("time") - pl.col("time").shift(1)
     follows = (person > person.shift(1)) | ((person == person.shift(1)) & (gap >= max(length, 1)))
     return bool(rows.select(follows.all()).item())
-
-
-def _has_equal_neighbours(rows: pl.DataFrame) -> bool:
-    """Whether sorted rows have a participant and a time twice."""
-    same = (pl.col("time") == pl.col("time").shift(1)) & (pl.col("participant") == pl.col("participant").shift(1))
-    return bool(rows.select(same.any()).item())
 
 
 def leave_out_overlaps(rows: pl.DataFrame, length: int, left_out: Counter[str]) -> pl.DataFrame:
@@ -265,7 +265,8 @@ def open_stream(name: str, section: StreamSection, columns: Sequence[str], sourc
     label = str(source) if isinstance(source, str | Path) else f"stream '{name}'"
     given = frame.collect_schema().names()
     if section.profile is not None and section.row_minutes is None and section.ends is None:
-        section = section.model_copy(update={"ends": _find_ends(section.profile, given)})
+        ends = PROFILES.find(section.profile).ends
+        section = section.model_copy(update={"ends": ends if ends in given else None})
     for column in list_columns(section, columns):
         if column not in given:
             raise InputError(
@@ -282,12 +283,6 @@ def list_columns(section: StreamSection, columns: Sequence[str]) -> list[str]:
     """Everything that the plan names in a file: who, when, and values."""
     names = (section.participant, section.time, section.zone_column, section.worn, section.ends, section.received, *columns)
     return list(dict.fromkeys(name for name in names if name is not None))
-
-
-def _find_ends(profile: str, columns: Sequence[str]) -> str | None:
-    """The column in which the platform writes the ends of rows."""
-    ends = PROFILES.find(profile).ends
-    return ends if ends in columns else None
 
 
 def scan_file(path: Path, section: StreamSection) -> tuple[pl.LazyFrame, Sequence[Path], bool]:

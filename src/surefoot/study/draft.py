@@ -30,14 +30,14 @@ Ask = Callable[[str, str], str]
 
 
 @dataclass(frozen=True)
-class StudyDraft:
-    """The text of a first study, and warnings about doubtful guesses and about gaps of the logs."""
+class Draft:
+    """The text of a first file, and warnings about doubtful guesses and about gaps of the logs."""
 
     text: str
     warnings: tuple[str, ...]
 
 
-def draft_study(path: Path, *, ask: Ask | None = None, **roles: str | None) -> StudyDraft:
+def draft_study(path: Path, *, ask: Ask | None = None, **roles: str | None) -> Draft:
     """A study for these logs; `roles` name columns that cannot be guessed (participant, time, action, outcome, …). `ask` is
     asked for the words of sentences, given the question and the guess; without it the guesses are taken."""
     file = LogFile(list_files(path)[0])
@@ -68,7 +68,7 @@ def draft_study(path: Path, *, ask: Ask | None = None, **roles: str | None) -> S
         problem = None if weights is None else weights.problem()
     except InputError as error:
         problem = f"the logs cannot be read yet:\n{error}"
-    return StudyDraft(text, (*warnings, *([] if problem is None else [problem])))
+    return Draft(text, (*warnings, *([] if problem is None else [problem])))
 
 
 def _weigh(study: Study, rows: LogTable, **changes: Any) -> MeanWeights | None:
