@@ -31,7 +31,7 @@ def audit(
     loaded = application.LoadedStudy(logs, study)
     result = loaded.audit_fit(loaded.fit_method())
     title = f"Audit of {logs.name}"
-    application.show_result(result, result.to_dict() if as_json else None, html, title=title, source=loaded.source)
+    application.show_result(result, html, as_json=as_json, title=title, source=loaded.source)
 
 
 @application.app.command()
@@ -63,8 +63,15 @@ def explain(
         )
     title = f"Policy card: {logs.name}"
     card = explanation.card(title)
-    data = {**explanation.to_dict(), "card": dict(card.sections)} if as_json else None
-    application.show_result(explanation, data, html, title=title, source=loaded.source, texts={markdown: card.markdown()})
+    application.show_result(
+        explanation,
+        html,
+        as_json=as_json,
+        title=title,
+        source=loaded.source,
+        texts={markdown: card.markdown()},
+        more_data={"card": dict(card.sections)},
+    )
 
 
 @application.app.command()
@@ -120,10 +127,10 @@ def evaluate(
         collection=described.collection,
         **described.list_steps(),
     )
-    data = {**values.to_dict(), "sentences": values.headlines()} if as_json else None
-    application.show_result(
-        values, data, html, title=f"Value from {logs.name}", source=f"{loaded.source}. {note}", note=note
-    )
+    title = f"Value from {logs.name}"
+    source = f"{loaded.source}. {note}"
+    sentences = {"sentences": values.headlines()}
+    application.show_result(values, html, as_json=as_json, title=title, source=source, more_data=sentences, note=note)
 
 
 def _load_policies(path: Location, study: Study) -> Policies:
@@ -236,10 +243,8 @@ def effects(
         options["at"] = [application.parse_values(text) for text in at]
     report = analyse_study(described, logs, section=_change_effects(described, options))
     texts = {csv: csv_text(report.to_frame("pyarrow")), latex: report.to_latex()}
-    data = report.to_dict() if as_json else None
-    application.show_result(
-        report, data, html, title=f"Effects in {logs.name}", source=application.name_source(logs, study), texts=texts
-    )
+    source = application.name_source(logs, study)
+    application.show_result(report, html, as_json=as_json, title=f"Effects in {logs.name}", source=source, texts=texts)
 
 
 def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:
@@ -300,25 +305,19 @@ def show_personalisation(
     from surefoot.experiments.engine import UnitProgress
     from surefoot.personalisation import check_personalisation
 
-    try:
-        with application.print_fit_warnings():
-            result = check_personalisation(
-                study,
-                logs,
-                resamples=resamples,
-                seed=seed,
-                per_day=per_day,
-                folder=out,
-                jobs=jobs,
-                progress=UnitProgress("personalised"),
-            )
-    except KeyboardInterrupt:
-        typer.echo(
-            application.INTERRUPTED if out is not None else "Interrupted. With --out finished parts are kept.", err=True
+    with application.explain_interruption(kept=out is not None), application.print_fit_warnings():
+        result = check_personalisation(
+            study,
+            logs,
+            resamples=resamples,
+            seed=seed,
+            per_day=per_day,
+            folder=out,
+            jobs=jobs,
+            progress=UnitProgress("personalised"),
         )
-        raise
     texts: dict[Path | None, str] = {csv: csv_text(result.to_frame("pyarrow"))}
     if out is not None:
         texts[out / "personalised.json"] = json_text(result.to_dict()) + "\n"
     source = application.name_source(logs, study)
-    application.show_result(result, result.to_dict() if as_json else None, html, source=source, texts=texts)
+    application.show_result(result, html, as_json=as_json, source=source, texts=texts)

@@ -23,31 +23,16 @@ if TYPE_CHECKING:
     from surefoot.audit import Audit
     from surefoot.learning.methods import Method
     from surefoot.reports.summaries import ShownResult
+    from surefoot.study.draft import Draft
 
 PANELS = {
-    "Look at data": ("link", "init", "screen", "import"),
-    "Learn": ("fit", "audit", "explain", "evaluate", "prior"),
-    "Plan": ("size", "rehearse"),
-    "Analyse": ("effects", "personalised"),
-    "Run a trial": (
-        *(
-            "serve",
-            "update",
-            "keys",
-            "policies",
-            "alerts",
-            "replay",
-            "seal",
-            "export",
-            "report",
-            "erase",
-            "backup",
-            "restore",
-        ),
-        *("db", "qualify"),
-    ),
-    "Research": ("reproduce", "demo"),
-    "This installation": ("doctor",),
+    "Look at data": "link init screen import",
+    "Learn": "fit audit explain evaluate prior",
+    "Plan": "size rehearse",
+    "Analyse": "effects personalised",
+    "Run a trial": "serve update keys policies alerts replay seal export report erase backup restore db qualify",
+    "Research": "reproduce demo",
+    "This installation": "doctor",
 }
 """Every command by the panel of `surefoot --help` that lists it, in the order of a trial."""
 
@@ -56,11 +41,11 @@ class CommandsByPanel(typer.core.TyperGroup):
     """The commands in the order of their panels."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        for panel, names in PANELS.items():
-            for name in names:
-                command: Any = self.commands[name]
-                command.rich_help_panel = panel
-        return [name for names in PANELS.values() for name in names]
+        panels = {name: panel for panel, names in PANELS.items() for name in names.split()}
+        for name, panel in panels.items():
+            command: Any = self.commands[name]
+            command.rich_help_panel = panel
+        return list(panels)
 
 
 app = typer.Typer(
@@ -71,7 +56,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-INTERRUPTED = "surefoot: interrupted. Finished parts are kept; run the same command to continue."
 
 
 def _print_version(wanted: bool) -> None:
@@ -110,6 +94,23 @@ Jobs = Annotated[int, typer.Option(help="Number of processes; 0 means one per co
 Scheduler = Annotated[
     str | None, typer.Option(help="Address of a Dask scheduler. Without it, Dask starts workers on this machine.")
 ]
+
+
+def refuse_existing(out: Path, *, force: bool) -> None:
+    """Refuse to replace a file, or one that cannot be written."""
+    if out.is_file() and not force:
+        raise InputError(f"{out}: is already there; choose another name with --out or replace it with --force")
+    check_output(out)
+
+
+def write_draft(draft: Draft, out: Path, *commands: str) -> None:
+    """Write a first file, and print its warnings and the next commands."""
+    for message in draft.warnings:
+        print_warning(message)
+    write_texts({out: draft.text})
+    typer.echo(f"Written: {out}\nRead it and correct the guesses. Then:")
+    for command in commands:
+        typer.echo(f"  surefoot {command}")
 
 
 class LoadedStudy:
@@ -162,6 +163,17 @@ def print_fit_warnings(*, most: int | None = None, manifest: str = "") -> Iterat
 
 
 @contextmanager
+def explain_interruption(*, kept: bool = True) -> Iterator[None]:
+    """Say after Ctrl-C whether finished parts are kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        message = "surefoot: interrupted. Finished parts are kept; run the same command to continue."
+        typer.echo(message if kept else "Interrupted. With --out finished parts are kept.", err=True)
+        raise
+
+
+@contextmanager
 def show_progress(doing: str, done: str, *, pause: float = 0.0) -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal; elsewhere lines on standard error, at least `pause` seconds apart."""
     if not sys.stderr.isatty():
@@ -209,19 +221,20 @@ def print_json(data: Any) -> None:
 
 def show_result(
     result: ShownResult,
-    data: Mapping[str, Any] | None,
     html: Path | None,
     *,
+    as_json: bool,
     title: str | None = None,
     source: str,
     texts: Mapping[Path | None, str] | None = None,
+    more_data: Mapping[str, Any] | None = None,
     note: str = "",
 ) -> None:
-    """Write the page and the texts, then print the data as JSON or, where there are none, the summary and the note."""
+    """Write the page and the texts, then print the result as JSON, with further data, or its summary and the note."""
     page = result.to_html(title=title, source=source) if html else ""
     with write_outputs({**(texts or {}), html: page}):
-        if data is not None:
-            print_json(data)
+        if as_json:
+            print_json({**result.to_dict(), **(more_data or {})})
         else:
             result.print_summary(make_console())
             if note:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from surefoot.atomic_files import atomic_write, check_output, new_folder, write_texts
+from surefoot.atomic_files import atomic_write, new_folder
 from surefoot.cli import application
 from surefoot.errors import InputError
 
@@ -42,11 +42,9 @@ def init(
     from surefoot.linking.exports import find_profile
     from surefoot.study.draft import draft_study
 
-    if out.is_file() and not force:
-        raise InputError(f"{out}: is already there; choose another name with --out or replace it with --force")
-    check_output(out)
+    application.refuse_existing(out, force=force)
     roles = {"participant": participant, "time": time, "action": action, "outcome": outcome}
-    ask = _ask if sys.stdin.isatty() else None
+    ask = (lambda question, guess: str(typer.prompt(question, default=guess))) if sys.stdin.isatty() else None
     match = find_profile(logs) if logs.exists() else None
     if match is not None:
         typer.echo(f"{logs} fits {match}.")
@@ -57,17 +55,9 @@ def init(
             raise
         remedy = "If it holds measurements, link it to your decision points: surefoot link init"
         raise InputError(f"{error}\n{remedy} DECISIONS --stream {logs}", row=error.row, column=error.column) from error
-    for message in draft.warnings:
-        application.print_warning(message)
-    write_texts({out: draft.text})
     words = "" if out == application.STUDY else f" --study {out}"
-    typer.echo(f"Written: {out}\nRead it and correct the guesses. Then:")
-    typer.echo(f"  surefoot effects {logs}{words}    # did the prompts help?")
-    typer.echo(f"  surefoot fit {logs}{words}        # learn when to send")
-
-
-def _ask(question: str, guess: str) -> str:
-    return str(typer.prompt(question, default=guess))
+    answers = f"effects {logs}{words}    # did the prompts help?"
+    application.write_draft(draft, out, answers, f"fit {logs}{words}        # learn when to send")
 
 
 @importing.command("heartsteps-v1")
@@ -190,13 +180,9 @@ def fit(
     from surefoot.fitting import fit_study
 
     folder = str(locate(out))
-    try:
-        warned = application.print_fit_warnings(most=SHOWN_WARNINGS, manifest=f"{folder}/manifest.json")
-        with warned, application.show_progress("fitting", "fitted") as progress:
-            fitted = fit_study(logs, study, out, force=force, progress=progress, engine=engine, scheduler=scheduler)
-    except KeyboardInterrupt:
-        typer.echo(application.INTERRUPTED, err=True)
-        raise
+    warned = application.print_fit_warnings(most=SHOWN_WARNINGS, manifest=f"{folder}/manifest.json")
+    with application.explain_interruption(), warned, application.show_progress("fitting", "fitted") as progress:
+        fitted = fit_study(logs, study, out, force=force, progress=progress, engine=engine, scheduler=scheduler)
     if as_json:
         application.print_json({"out": folder, **fitted.manifest})
     else:

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from surefoot.atomic_files import check_output, write_texts
 from surefoot.cli import application
 from surefoot.errors import InputError
 
@@ -116,13 +115,8 @@ def init(
     from surefoot.linking import link as _  # noqa: F401 - says how to install what is missing
     from surefoot.linking.draft import draft_plan
 
-    if out.is_file() and not force:
-        raise InputError(f"{out}: is already there; choose another name with --out or replace it with --force")
-    check_output(out)
+    application.refuse_existing(out, force=force)
     draft = draft_plan(decisions, stream, plan=str(out))
-    for message in draft.warnings:
-        application.print_warning(message)
-    write_texts({out: draft.text})
     words = "" if out == PLAN else f" --plan {out}"
-    typer.echo(f"Written: {out}\nRead it and correct the guesses. Then:")
-    typer.echo(f"  surefoot link {decisions}{words} --out logs.parquet --study study.toml --html link.html")
+    files = "--out logs.parquet --study study.toml --html link.html"
+    application.write_draft(draft, out, f"link {decisions}{words} {files}")

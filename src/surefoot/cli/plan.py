@@ -1,15 +1,12 @@
 """Planning a study and reproducing the paper: `surefoot size`, `rehearse` and `reproduce`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from surefoot.cli import application
 from surefoot.errors import InputError, did_you_mean
-
-if TYPE_CHECKING:
-    from surefoot.sample_size import Moderator
 
 QUICK_REPLICATES = 3
 
@@ -76,26 +73,27 @@ def size(
 ) -> None:
     """Compute how many participants a trial needs, or its power, with sentences for the protocol."""
     from surefoot.data.frames import csv_text
-    from surefoot.sample_size import SampleSize, estimate_nuisance, several_arms, size_trial
+    from surefoot.sample_size import Moderator, SampleSize, estimate_nuisance, several_arms, size_trial
 
     numbers = {"sd": sd, "effect_sd": effect_sd, "controls": controls, "power": power, "people": people, "level": level}
     trends = {"effect": effect, "probability": probability, "availability": availability, "baseline": baseline}
+    arms = dict(_parse_named(text, "treatment", "walk: effect=0.1, probability=0.3") for text in arm or ())
+    named = [_parse_named(text, "moderator", "home: effect=0.2, sd=0.5") for text in moderator or ()]
     options: dict[str, Any] = {
         **numbers,
         **{name: None if text is None else _parse_trend(text) for name, text in trends.items()},
-        "moderators": [_parse_moderator(text) for text in moderator] if moderator else None,
+        "moderators": [Moderator(name, **values) for name, values in named] or None,
         "test_moderators": test_moderators or None,
         "test": test,
     }
     given = {name: value for name, value in options.items() if value is not None}
     trial: SampleSize
-    if arm:
+    if arms:
         refused = [name for name in ("effect", "effect_sd", "moderators", "test_moderators") if name in given]
         if refused or pilot is not None:
             raise InputError(f"several treatments are sized without {', '.join([*refused, 'a pilot'])}; leave it out")
         if (outcome == "binary") != ("baseline" in given):
             raise InputError("several treatments with a binary outcome need --outcome binary and --baseline; give both")
-        arms = dict(map(_parse_arm, arm))
         effects = {name: values["effect"] for name, values in arms.items()}
         chances = {name: values["probability"] for name, values in arms.items()}
         del given["probability"]
@@ -122,24 +120,13 @@ def _parse_trend(text: str) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _parse_arm(text: str) -> tuple[str, dict[str, float]]:
-    """`walk: effect=0.1, probability=0.3`."""
+def _parse_named(text: str, noun: str, example: str) -> tuple[str, dict[str, float]]:
+    """Name and numbers of `walk: effect=0.1, probability=0.3`; the keys are those of the example."""
     name, _, numbers = text.partition(":")
     values = application.parse_values(numbers)
-    if set(values) != {"effect", "probability"}:
-        raise InputError(f"'{text}' is not a treatment; write \"walk: effect=0.1, probability=0.3\"")
+    if set(values) != set(application.parse_values(example.partition(":")[2])):
+        raise InputError(f"'{text}' is not a {noun}; write \"{example}\"")
     return name.strip(), values
-
-
-def _parse_moderator(text: str) -> "Moderator":
-    """`home: effect=0.2, sd=0.5`."""
-    from surefoot.sample_size import Moderator
-
-    name, _, numbers = text.partition(":")
-    values = application.parse_values(numbers)
-    if set(values) != {"effect", "sd"}:
-        raise InputError(f"'{text}' is not a moderator; write \"home: effect=0.2, sd=0.5\"")
-    return Moderator(name.strip(), **values)
 
 
 REHEARSE_EXAMPLES = """**Examples**
@@ -188,26 +175,18 @@ def rehearse(
                 f"--score {score} needs the trial's decisions; write surefoot rehearse --score {score} decisions.csv"
             )
         scored = score_rehearsal(score, pilot, study)
-        application.show_result(
-            scored, scored.to_dict() if as_json else None, html, source=application.name_source(pilot, study)
-        )
+        application.show_result(scored, html, as_json=as_json, source=application.name_source(pilot, study))
         return
     typer.echo("rehearse: reading the pilot and fitting its people and effects", err=True)
     options: dict[str, Any] = {"trials": trials, "folder": out, "jobs": jobs, "engine": engine, "scheduler": scheduler}
-    try:
-        with application.print_fit_warnings():
-            rehearsal = rehearse(pilot, study, plan, progress=UnitProgress("rehearse"), **options)
-    except KeyboardInterrupt:
-        typer.echo(
-            application.INTERRUPTED if out is not None else "Interrupted. With --out finished parts are kept.", err=True
-        )
-        raise
+    with application.explain_interruption(kept=out is not None), application.print_fit_warnings():
+        rehearsal = rehearse(pilot, study, plan, progress=UnitProgress("rehearse"), **options)
     if out is not None:
         rehearsal.save(out)
     source = application.name_source(pilot or Path("no pilot"), study) + (
         f", planned by {plan.name}" if plan is not None else ""
     )
-    application.show_result(rehearsal, rehearsal.to_dict() if as_json else None, html, source=source)
+    application.show_result(rehearsal, html, as_json=as_json, source=source)
     if out is not None:
         typer.echo(f"Written: {out}/ (answers.json, table.md, manifest.json)", err=True)
 

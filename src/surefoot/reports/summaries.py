@@ -251,6 +251,10 @@ class ShownResult(Shown, ABC):
     def render_page(self, *, title: str, source: str) -> str:
         """A self-contained HTML page; `source` says what the result is about."""
 
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+
     def summary(self) -> Summary:
         """All findings as text and tables of fixed width: what the command line prints."""
         from rich.console import Console
