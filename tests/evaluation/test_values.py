@@ -189,7 +189,7 @@ def test_a_policy_that_pays_now_and_costs_later():
 
 @pytest.fixture(scope="module")
 def found():
-    """Sending adds 0.06 to a outcome whose noise is 0.3; doing nothing earns 1."""
+    """Sending adds 0.06 to an outcome whose noise is 0.3; doing nothing earns 1."""
     logs = sf.simulators.HeartSteps(participants=40).collect(sf.policies.coin(2), decision_points=50, seed=0)
     outcome = np.random.default_rng(0).normal(1 + 0.06 * logs.action, 0.3)
     return evaluate(logs.with_values(outcome=outcome), {"mostly": sf.policies.fixed([0.2, 0.8])})

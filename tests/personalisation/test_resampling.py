@@ -20,7 +20,6 @@ from surefoot.personalisation.resampling import (
     run_block,
 )
 from surefoot.rehearsal import Candidate, Environment, TrialDesign, from_study, run_trials, write_trial
-from surefoot.rehearsal.pilot_data import pad_rows
 from surefoot.study.trial_updates import read_policy_versions, read_trial_updates
 
 pytestmark = pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
@@ -163,7 +162,7 @@ def test_average_certainty():
 
 def test_rows_become_people_by_decision_points():
     logs = sf.Trajectories.from_arrays(np.zeros((2, 3, 1)), np.zeros((2, 3)), np.zeros((2, 3)), lengths=[3, 2])
-    assert_array_equal(pad_rows(logs, np.arange(5), -1), [[0, 1, 2], [3, 4, -1]])
+    assert_array_equal(logs.pad_rows(np.arange(5), -1), [[0, 1, 2], [3, 4, -1]])
 
 
 def test_methods_without_a_posterior_count_signs(tmp_path):

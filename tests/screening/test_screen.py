@@ -16,7 +16,7 @@ DEVICES = dict.fromkeys((*CLEAN.state_names, "outcome"), "wrist")
 
 
 def steps(logs):
-    """The same study with a outcome that has honest zeros and repeats, as steps have."""
+    """The same study with an outcome that has honest zeros and repeats, as steps have."""
     return logs.with_values(outcome=np.maximum(np.round(logs.outcome / 100), 0.0))
 
 

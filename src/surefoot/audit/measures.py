@@ -102,10 +102,7 @@ class Measures:
     def elapsed(self) -> NDArray[np.float64]:
         """The share of the participant's decision points before every row."""
         logs = self.fitted.logs_
-        lengths = np.diff(logs.starts)
-        elapsed = np.empty(len(logs))
-        elapsed[logs.order] = (np.arange(len(logs)) - np.repeat(logs.starts[:-1], lengths)) / np.repeat(lengths, lengths)
-        return elapsed
+        return logs.position / np.diff(logs.starts)[logs.participant_index]
 
     def total(self, values: NDArray[np.generic]) -> NDArray[np.float64]:
         """Sum of the values, one for every row, over each participant's rows."""

@@ -60,7 +60,7 @@ class Trajectories(Shown):
 
     machinery = Shown.machinery | {
         *("blocks", "check_probabilities", "find_weight_problem", "from_arrays", "from_file", "from_frame", "mean_weights"),
-        *("one_block", "order", "participant_index", "sorted_rows", "starts", "validated"),
+        *("one_block", "order", "pad_rows", "participant_index", "position", "sorted_rows", "starts", "validated"),
     }
 
     participants: NDArray[Any]
@@ -199,6 +199,13 @@ class Trajectories(Shown):
             usable &= ~np.isnan(values)
         usable.flags.writeable = False
         return usable
+
+    @cached_property
+    def position(self) -> NDArray[np.int64]:
+        """The number of every row among its participant's decision points, from 0."""
+        position = np.empty(len(self), dtype=np.int64)
+        position[self.order] = np.arange(len(self)) - self.starts[self.participant_index[self.order]]
+        return position
 
     @property
     def actions(self) -> int:
@@ -437,6 +444,14 @@ class Trajectories(Shown):
         data |= {name: self.state[:, j] for j, name in enumerate(self.state_names)}
         data |= {names.available: self.available, names.action: self.action, names.probability: probability}
         return make_frame({**data, names.outcome: self.outcome}, backend or self.backend)
+
+    def pad_rows(self, values: NDArray[Any], otherwise: Any = np.nan, points: int | None = None) -> NDArray[Any]:
+        """Values of rows as (people, decision points, …), each participant's in the order of time."""
+        lengths = np.diff(self.starts)
+        present = np.arange(int(lengths.max()) if points is None else points) < lengths[:, None]
+        padded = np.full((*present.shape, *values.shape[1:]), otherwise, dtype=np.result_type(values, type(otherwise)))
+        padded[present] = values[self.order]
+        return padded
 
     def blocks(self, cells: int = BLOCK_CELLS) -> Blocks:
         """Blocks of people of about the same length: their positions, and their rows in time order, −1 where padded."""

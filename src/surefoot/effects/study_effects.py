@@ -293,19 +293,19 @@ def _list_columns(study: Study, logs: Trajectories, outcome: Floats) -> dict[str
         study.outcome.column: outcome,
     }
     for name, variable in study.state.items():
-        for column in study.columns_of(name):
+        for column in study.state_columns[name]:
             values = logs.state[:, study.state_names.index(column)]
             scaling = variable.scaling
             columns[column] = values if scaling is None else values * scaling.scale + scaling.centre
         if name not in columns:  # A formula may name a category itself.
-            positions = [study.state_names.index(column) for column in study.columns_of(name)]
+            positions = [study.state_names.index(column) for column in study.state_columns[name]]
             columns[name] = np.array(variable.variable_kind.write_cells(logs.state[:, positions]), dtype=object)
     return columns
 
 
 def expand_terms(study: Study, terms: tuple[str, ...]) -> tuple[str, ...]:
     """State variables as columns: a category becomes its levels."""
-    return tuple(column for term in terms for column in (study.columns_of(term) if term in study.state else [term]))
+    return tuple(column for term in terms for column in (study.state_columns[term] if term in study.state else [term]))
 
 
 def read_section(study: Study, section: EffectsSection | None = None) -> EffectsSection:

@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.explain.coefficients import Coefficients, Difference, choose_coefficients
-from surefoot.explain.response import ActionConsequence, Curve, EffectCourse, TimeCourse, spread_evenly
+from surefoot.explain.response import ActionConsequence, Curve, EffectCourse, TimeCourse
 from surefoot.learning.methods import Method
 from surefoot.reports import figures
-from surefoot.reports.figures import Drawable, Picture, finish_picture
+from surefoot.reports.figures import Drawable, Picture, finish_picture, spread_evenly
 from surefoot.reports.numbers import OutcomeUnit
 
 SHOWN_PEOPLE = 60

@@ -15,6 +15,7 @@ from surefoot.inference.sandwich import Influences
 from surefoot.learning.methods import Method
 from surefoot.policies.features import policy_features
 from surefoot.policies.rules import DecisionRule
+from surefoot.reports.figures import spread_evenly
 
 Clip = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Moves probabilities (rows, actions) into the study's limits."""
@@ -241,11 +242,6 @@ def _list_settings(variable: Variable, state: NDArray[np.float64]) -> tuple[tupl
     return tuple(settings[number] for number in often), len(settings) - len(often)
 
 
-def spread_evenly(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """At most that many of them, evenly spaced."""
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).round().astype(np.int64))]
-
-
 def _choose_rows(fitted: Method) -> NDArray[np.int64]:
     """Usable rows of enough people, in their order."""
     logs = fitted.logs_
@@ -338,10 +334,8 @@ def count_courses(logs: Trajectories, used: NDArray[np.bool_], send: NDArray[np.
     probability of sending anything at every used row."""
     lengths = np.diff(logs.starts)
     width = max(1, -(-int(lengths.max()) // COURSE_BINS))
-    position = np.empty(len(logs), dtype=np.int64)
-    position[logs.order] = np.arange(len(logs)) - np.repeat(logs.starts[:-1], lengths)
     middles = 1 + (width - 1) / 2 + width * np.arange(-(-int(lengths.max()) // width), dtype=np.float64)
-    scales = [("decision point of the participant", position // width, middles)]
+    scales = [("decision point of the participant", logs.position // width, middles)]
     if logs.time.dtype.kind == "M":
         hour = logs.time.astype("datetime64[h]").astype(np.int64) % 24
         if len(np.unique(hour)) > 1:

@@ -169,10 +169,7 @@ def check_units(read: StudyLogs, study: Study | None) -> Check:
 
 def _find_units(logs: Trajectories, column: str, values: Array) -> list[OtherUnit]:
     """Participants whose level and spread are both far from other people's, in the same direction."""
-    lengths = np.diff(logs.starts)
-    position = np.arange(max(int(lengths.max(initial=0)), 1))
-    inside = position < lengths[:, None]
-    record = np.where(inside, values[logs.order[np.where(inside, logs.starts[:-1, None] + position, 0)]], np.nan)
+    record = logs.pad_rows(values)
     present = ~np.isnan(record) & (record != 0)
     steps = np.diff(record, axis=1)
     steps = steps[~np.isnan(steps)]

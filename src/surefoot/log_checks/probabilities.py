@@ -62,14 +62,12 @@ def check_balance(read: StudyLogs, study: Study | None) -> Check:
     weights = logs.mean_weights()
     if weights is not None and weights.find_reason() is not None and weights.fitting_reading is not None:
         return Check("balance", "fine", "balance cannot be judged while the probabilities are read as something else")
-    position = np.empty(len(logs))
-    position[logs.order] = np.arange(len(logs)) - logs.starts[logs.participant_index[logs.order]]
     before = np.zeros(len(logs), dtype=np.int64)
     before[logs.order[1:]] = logs.order[:-1]
     known = dict(zip(logs.state_names, logs.state[drawn].T, strict=True))
-    known[EARLIER_ACTION] = np.where(position > 0, logs.action[before] > 0, np.nan)[drawn]
-    known[EARLIER_OUTCOME] = np.where(position > 0, logs.outcome[before], np.nan)[drawn]
-    known[TIME] = position[drawn]
+    known[EARLIER_ACTION] = np.where(logs.position > 0, logs.action[before] > 0, np.nan)[drawn]
+    known[EARLIER_OUTCOME] = np.where(logs.position > 0, logs.outcome[before], np.nan)[drawn]
+    known[TIME] = logs.position[drawn].astype(np.float64)
     # 1 − 0.7 is not quite 0.3, so that rounding alone would tell the actions apart.
     probabilities = np.round(spread_probabilities(logs.action[drawn], logs.probability[drawn], logs.actions), 9)
     numbers: dict[str, Any] = {}

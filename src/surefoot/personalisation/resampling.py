@@ -26,7 +26,6 @@ from surefoot.numerics.parallel import count_cores
 from surefoot.personalisation.result import Personalisation, average_certainty
 from surefoot.policies.policies import Policies
 from surefoot.rehearsal import Candidate, PilotModel, TrialDesign, fit_pilot, run_trials
-from surefoot.rehearsal.pilot_data import pad_rows
 from surefoot.rehearsal.trial_run import Attendance
 from surefoot.simulators.simulator import Seed
 from surefoot.study import Study, StudyLogs, TrialSection
@@ -118,7 +117,7 @@ def check_personalisation(
         results = run_units(blocks, work, units, jobs=jobs or count_cores(), progress=progress or UnitProgress())
     return Personalisation(
         participants=read.logs.participants,
-        certainty=pad_rows(read.logs, certainty),
+        certainty=read.logs.pad_rows(certainty),
         resampled=np.array([scores for result in results for scores in result["scores"]]),
         paths=np.array([path for result in results for path in result["paths"]]),
         pooled=study.method().pooling.shared,
@@ -215,7 +214,7 @@ def run_block(block: Block, stage: Stage) -> dict[str, list[Any]]:
     paths = []
     for number, record in zip(numbers, records, strict=True):
         policies = {version: update.policies for version, update in enumerate(record.updates, 1) if update.policies}
-        path = pad_rows(record.logs, find_certainty(record.logs, record.version, policies))
+        path = record.logs.pad_rows(find_certainty(record.logs, record.version, policies))
         scores.append(average_certainty(path).tolist())
         if number < SHOWN:
             paths.append(path.round(3).tolist())
@@ -254,9 +253,9 @@ def _prepare(study: Study, read: StudyLogs, updates: TrialUpdates, seed: int, pe
     return Stage(
         people=fit_pilot(read, study, seed=seed, per_day=per_day, draws=2),
         candidate=Candidate(study.method_name, unlimited),
-        rounds=pad_rows(logs, rounds, -1),
-        known_after=pad_rows(logs, known_after, 0),
-        times=pad_rows(logs, logs.time, logs.time[0]),
+        rounds=logs.pad_rows(rounds, -1),
+        known_after=logs.pad_rows(known_after, 0),
+        times=logs.pad_rows(logs.time, logs.time[0]),
         seed=seed,
     )
 

@@ -25,7 +25,7 @@ class EnvironmentModel(GymnasiumPeople):
 
     def __init__(self, study: Study, design: TrialDesign, environment: Environment, *, withheld: bool = False) -> None:
         for name, variable in study.state.items():
-            if variable.derived or len(study.columns_of(name)) > 1:
+            if variable.derived or len(study.state_columns[name]) > 1:
                 raise InputError(
                     f"the state '{name}' is derived or has several levels, which a Gymnasium environment does not observe; "
                     "leave it out of [state], or let the environment observe numbers"

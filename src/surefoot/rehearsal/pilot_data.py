@@ -1,7 +1,7 @@
 """A pilot as arrays: everybody's decision points side by side."""
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ class PilotArrays:
         if not isinstance(rows, Trajectories):
             raise InputError(f"a pilot is what study.read gives, or Trajectories; got {type(logs).__name__}")
         _check_pilot(rows, rows.outcome if read is None else read.raw_outcome)
-        pad = partial(pad_rows, rows)
+        pad = rows.pad_rows
         points = per_day or _count_points(rows, study)
         recorded, recorded_outcome = _restore_flagged(read, rows, study)
         # With several actions logs hold only the probability of the action taken, so the mean share stands for all.
@@ -106,15 +106,6 @@ class PilotArrays:
         levels = [(slots == number).astype(np.float64) for number in range(1, int(slots.max()) + 1)]
         day = np.broadcast_to(np.arange(self.present.shape[1]) // self.per_day, self.present.shape)
         return [*levels, day / max(float(day.max()), 1.0)]
-
-
-def pad_rows(logs: Trajectories, values: NDArray[Any], otherwise: Any = np.nan, points: int | None = None) -> NDArray[Any]:
-    """Values of rows as (people, decision points, …), each participant's in the order of time."""
-    lengths = np.diff(logs.starts)
-    present = np.arange(int(lengths.max()) if points is None else points) < lengths[:, None]
-    padded = np.full((*present.shape, *values.shape[1:]), otherwise, dtype=np.result_type(values, type(otherwise)))
-    padded[present] = values[logs.order]
-    return padded
 
 
 def add_doses(sent: Floats, memories: tuple[float, ...]) -> Floats:

@@ -427,7 +427,7 @@ def fit_pilot(
 
 def list_unmoved(study: Study) -> list[str]:
     """State variables with several columns, such as categories: people have them as they were in the pilot."""
-    return [name for name, variable in study.state.items() if not variable.derived and len(study.columns_of(name)) > 1]
+    return [name for name, variable in study.state.items() if not variable.derived and len(study.state_columns[name]) > 1]
 
 
 def _make_model(data: PilotArrays, rng: np.random.Generator, draws: int) -> PilotModel:
@@ -435,7 +435,7 @@ def _make_model(data: PilotArrays, rng: np.random.Generator, draws: int) -> Pilo
     columns = []
     scores = []
     moving = []
-    several = {column for name in list_unmoved(data.study) for column in data.study.columns_of(name)}
+    several = {column for name in list_unmoved(data.study) for column in data.study.state_columns[name]}
     for values, name in zip(data.states, (data.study.state_names[number] for number in data.read), strict=True):
         _check_known(data, name, values)
         columns.append(StateColumn.of_values(values))
@@ -577,7 +577,7 @@ def from_study(
     for name, variable in study.state.items():
         if variable.derived:
             continue
-        numbers = [study.state_names.index(column) for column in study.columns_of(name)]
+        numbers = [study.state_names.index(column) for column in study.state_columns[name]]
         kind = variable.variable_kind
         if kind.is_measured:
             low, high = (

@@ -12,7 +12,6 @@ from surefoot.effects.analysis import Analysis
 from surefoot.effects.study_effects import estimate_primary_effect
 from surefoot.errors import InputError
 from surefoot.rehearsal.gymnasium_model import EnvironmentModel
-from surefoot.rehearsal.pilot_data import pad_rows
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.plan import COIN, NEVER, Candidate, TrialDesign
 from surefoot.rehearsal.trial_run import DECIDERS, TrialRecord, run_trials
@@ -73,7 +72,7 @@ def run_block(block: Block, stage: Stage) -> dict[str, dict[str, list[Any]]]:
     compared = {name: run(name) for name in (COIN, NEVER)}
     points = stage.design.decision_points
     outcomes = {
-        name: [pad_rows(record.measured, record.outcome, points=points) for record in records]
+        name: [record.measured.pad_rows(record.outcome, points=points) for record in records]
         for name, records in compared.items()
     }
     results: dict[str, dict[str, list[Any]]] = {}
@@ -108,7 +107,7 @@ def summarise_trial(record: TrialRecord, coin: Floats, never: Floats, *, harm: f
     mean outcome more than `harm` below never's.
     """
     points = coin.shape[1]
-    pad = partial(pad_rows, record.measured, points=points)
+    pad = partial(record.measured.pad_rows, points=points)
     outcome = pad(record.outcome)
     free = record.measured.available
     sent = pad(np.where(free, record.measured.action > 0, np.nan))

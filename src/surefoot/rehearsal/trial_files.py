@@ -87,12 +87,12 @@ def _list_decisions(record: TrialRecord, study: Study) -> "pa.Table":
     }
     position = 0
     for name, (column, kind) in study.state_kinds.items():
-        size = len(study.columns_of(name))
+        size = len(study.state_columns[name])
         columns[column] = kind.write_cells(logs.state[:, position : position + size])
         position += size
     days = [update.day for update in record.updates]
     further = {
-        POINT: _count_points(record),
+        POINT: logs.position,
         "source": [DECIDERS[source] for source in record.source],
         POLICY: [version or None for version in record.version.tolist()],
         BEFORE: np.searchsorted(days, record.day),
@@ -101,12 +101,6 @@ def _list_decisions(record: TrialRecord, study: Study) -> "pa.Table":
         if name != named.columns.time:
             columns[f"surefoot {name}" if name in columns else name] = values
     return make_frame(columns, "pyarrow")
-
-
-def _count_points(record: TrialRecord) -> Any:
-    """The number of every row among its participant's, from 0; rows are participant after participant."""
-    logs = record.measured
-    return np.arange(len(logs)) - logs.starts[logs.participant_index]
 
 
 def _list_updates(record: TrialRecord) -> "pa.Table":
@@ -130,7 +124,7 @@ def _list_learned(record: TrialRecord) -> "pa.Table":
     import pyarrow as pa
 
     logs = record.measured
-    points = _count_points(record)
+    points = logs.position
     spans = LearnedSpans(len(logs))
     for number, update in enumerate(record.updates, 1):
         if update.known is not None:

@@ -227,7 +227,7 @@ class _Trials:
         _check_people(study, design, simulator)
         without_screen = study.model_copy(update={"screen": ScreenSection(on=False)})
         self._update_study = study if design.screen else without_screen
-        kinds = [kind for name, kind in study.variable_kinds.items() for _ in study.columns_of(name)]
+        kinds = [kind for name, kind in study.variable_kinds.items() for _ in study.state_columns[name]]
         self._centre = np.array([kind.centre for kind in kinds])
         self._scale = np.array([kind.scale for kind in kinds])
         self._ranges = np.array([kind.range or (-np.inf, np.inf) for kind in kinds]).T
@@ -411,7 +411,7 @@ class _Trials:
     def finish(self, trial: int) -> TrialRecord:
         reported = self._measure(trial, self._design.calendar_days - 1)
         people = reported.logs.participant_index
-        time = np.arange(len(people)) - reported.logs.starts[people]
+        time = reported.logs.position
         own_day = self._attendance.find_own_days(people, time)
         return TrialRecord(
             study=self._study,

@@ -91,11 +91,15 @@ def new_page_figure() -> Figure:
     return Figure()
 
 
+def spread_evenly(values: NDArray[Any], most: int) -> NDArray[Any]:
+    """At most that many of them, evenly spaced."""
+    return values[np.unique(np.linspace(0, len(values) - 1, min(len(values), most)).round().astype(np.int64))]
+
+
 def thin_out(values: NDArray[Any], most: int = 300) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Ranks from 1 and sorted values; of many values an evenly spaced sample."""
-    ordered = np.sort(values)
-    chosen = np.unique(np.linspace(0, len(ordered) - 1, min(len(ordered), most)).round().astype(np.int64))
-    return chosen + 1, ordered[chosen]
+    chosen = spread_evenly(np.arange(len(values)), most)
+    return chosen + 1, np.sort(values)[chosen]
 
 
 def describe_sample(shown: int, total: int, things: str) -> str:

@@ -93,7 +93,7 @@ def estimate_nuisance(study: "Study", read: "StudyLogs | Trajectories", *, binar
 
     every = np.ones(len(logs))
     estimates = {"availability": find_ratio(logs.available.astype(np.float64), every)}
-    controls = [column for name in study.effects.controls if name in study.state for column in study.columns_of(name)]
+    controls = [column for name in study.effects.controls if name in study.state for column in study.state_columns[name]]
     design = np.column_stack([every, *(logs.state[:, logs.state_names.index(name)] for name in controls)])
     rows = logs.available & ~np.isnan(logs.outcome) & ~np.isnan(design).any(axis=1)
     if np.isnan(logs.probability[rows]).any():

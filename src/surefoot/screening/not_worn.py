@@ -6,10 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from surefoot.errors import InputError
 from surefoot.reports.numbers import format_percent
-from surefoot.screening.detectors import Detection, Detector, Mask, ScreenBatch, count_ties
-from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
+from surefoot.screening.detectors import Detection, Mask, ScreenBatch, count_ties
+from surefoot.screening.two_state_chain import Chain, ChainDetector, learn_chain, look_ahead, relative_gaps, run_filter
 
 BOTH_SIDES = 0.01
 """A variable with more than this share of its values below 0, and above 0, takes both signs."""
@@ -28,7 +27,7 @@ class WearPatterns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NotWorn(Detector):
+class NotWorn(ChainDetector):
     """Zeros of a device that was not worn.
 
     In a continuous column with positive and negative values an exact 0 is never honest. In the columns of a declared device
@@ -42,22 +41,12 @@ class NotWorn(Detector):
         "Baum LE, Petrie T, Soules G, Weiss N (1970), A maximization technique occurring in the statistical analysis of "
         "probabilistic functions of Markov chains, Annals of Mathematical Statistics 41(1):164-171."
     )
-    threshold: float = 0.9
-    """Zeros are flagged when the probability that the device was not worn is at least this."""
-    weight: float = 20.0
-    """The population's rate of zeros counts as much as this many decision points of the participant's own."""
-    rounds: int = 4
-    """Steps of expectation and maximisation."""
 
     def describe(self) -> str:
         return (
             "Zeros of a device that was probably not worn. The probability of that is at least "
             f"{format_percent(self.threshold, 0)}."
         )
-
-    def check(self) -> None:
-        if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):
-            raise InputError(f"not_worn needs 0.5 <= threshold < 1, weight > 0 and rounds >= 1; got {self}")
 
     def learn(self, sample: ScreenBatch) -> WearPatterns:
         gap = sample.typical_gap

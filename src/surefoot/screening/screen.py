@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.data.derived_states import count_moments
 from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import InputError, did_you_mean
@@ -523,7 +524,7 @@ def screen_values(
 
     These are positions among the state variables, with the outcome after the last.
     """
-    time = as_seconds(logs.time)
+    time = count_moments(logs.time).astype(np.float64)
 
     def pad(rows: NDArray[np.int64]) -> ScreenBatch:
         return ScreenBatch.pad_rows(screener.layout, values, time, rows)
@@ -554,10 +555,3 @@ def screen_values(
         row=np.arange(len(logs)) if row is None else row,
         usual=usual,
     )
-
-
-def as_seconds(time: NDArray[Any]) -> Floats:
-    """Moments as seconds since 1970; numbers as they are."""
-    if time.dtype.kind == "M":
-        return np.asarray(time.astype("M8[us]").astype(np.int64) / 1e6)
-    return time.astype(np.float64)

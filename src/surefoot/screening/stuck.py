@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.suspect_columns import FEW_VALUES
-from surefoot.errors import InputError
 from surefoot.reports.numbers import format_percent
-from surefoot.screening.detectors import Detection, Detector, Floats, Mask, ScreenBatch, count_ties
-from surefoot.screening.two_state_chain import Chain, learn_chain, look_ahead, relative_gaps, run_filter
+from surefoot.screening.detectors import Detection, Floats, Mask, ScreenBatch, count_ties
+from surefoot.screening.two_state_chain import Chain, ChainDetector, learn_chain, look_ahead, relative_gaps, run_filter
 
 MOST_REPEATS = 0.5
 """A column that repeats its value at more than this share of the steps changes slowly and is not judged."""
@@ -45,7 +44,7 @@ class RepeatPatterns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Stuck(Detector):
+class Stuck(ChainDetector):
     """Runs of one exact value that are implausibly long given the participant's own record.
 
     A hidden Markov chain (`two_state_chain`) on "the same value as at the decision point before". Rounded and whole numbers
@@ -61,22 +60,12 @@ class Stuck(Detector):
         "Sharma AB, Golubchik L, Govindan R (2010), Sensor faults: detection methods and prevalence in real-world datasets, "
         "ACM Transactions on Sensor Networks 6(3):23."
     )
-    threshold: float = 0.9
-    """A repeated value is flagged when the probability that the sensor is stuck is at least this."""
-    weight: float = 20.0
-    """The population's rate of repeats counts as much as this many decision points of the participant's own."""
-    rounds: int = 4
-    """Steps of expectation and maximisation."""
 
     def describe(self) -> str:
         return (
             "The same value again and again, for so long that the sensor is probably dead. The probability of that is at "
             f"least {format_percent(self.threshold, 0)}."
         )
-
-    def check(self) -> None:
-        if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):
-            raise InputError(f"stuck needs 0.5 <= threshold < 1, weight > 0 and rounds >= 1; got {self}")
 
     def learn(self, sample: ScreenBatch) -> RepeatPatterns:
         gap = sample.typical_gap

@@ -11,10 +11,14 @@ Arrays are (steps, groups, participants): a group is a device, or a column with 
 alternate: the state of a decision point, then its outcome.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from surefoot.errors import InputError
+from surefoot.screening.detectors import Detector
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -30,6 +34,22 @@ SETTLED = 0.1
 """Learning stops once all probabilities change by less than this share."""
 PRIOR_STEPS = 2.0
 """Weight, in steps, of the first guess of every probability: a device that was never off says little about `leave`."""
+
+
+@dataclass(frozen=True)
+class ChainDetector(Detector):
+    """A detector that judges events by the chain."""
+
+    threshold: float = 0.9
+    """A value is flagged when the probability that its device is not live is at least this."""
+    weight: float = 20.0
+    """The population's rate of events counts as much as this many decision points of the participant's own."""
+    rounds: int = 4
+    """Steps of expectation and maximisation."""
+
+    def check(self) -> None:
+        if not (0.5 <= self.threshold < 1 and self.weight > 0 and self.rounds >= 1):
+            raise InputError(f"{self.name} needs 0.5 <= threshold < 1, weight > 0 and rounds >= 1; got {self}")
 
 
 class Chain(NamedTuple):

@@ -458,10 +458,6 @@ class LogDescription(Section):
         """The state's columns that each state variable becomes."""
         return {name: variable.variable_kind.state_columns(name) for name, variable in self.state.items()}
 
-    def columns_of(self, variable: str) -> tuple[str, ...]:
-        """The state's columns that one state variable becomes."""
-        return self.state_columns[variable]
-
     @property
     def variable_kinds(self) -> dict[str, VariableKind]:
         """The kind of every state variable, read or derived."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data import log_table
-from surefoot.data.derived_states import derive_states
+from surefoot.data.derived_states import count_moments, derive_states
 from surefoot.data.file_formats import check_files
 from surefoot.data.locations import Location
 from surefoot.data.log_columns import MISSING, Problems, spell
@@ -17,7 +17,7 @@ from surefoot.data.trajectories import Trajectories, read_columns, take_probabil
 from surefoot.errors import InputError
 from surefoot.reports.summaries import Overview, Shown
 from surefoot.screening.detectors import Column, Layout, Questionnaire
-from surefoot.screening.screen import LearnedPatterns, Screen, Screener, as_seconds, screen_values
+from surefoot.screening.screen import LearnedPatterns, Screen, Screener, screen_values
 from surefoot.study.log_description import LogDescription, OutcomeSection, ScreenSection
 
 Floats = NDArray[np.float64]
@@ -148,7 +148,7 @@ def measure_logs(study: LogDescription, rows: log_table.LogTable, derived: Mappi
     extra = {}
     for name, role in study.extra_columns().items():
         column = rows.column(name, problems)
-        extra[name] = as_seconds(column.times()) if role == "enrolment" else column.numbers()
+        extra[name] = count_moments(column.times()).astype(np.float64) if role == "enrolment" else column.numbers()
     outside = {study.state_kinds[name][0]: values for name, values in implausible.items()}
     unnamed = find_unnamed_availability(rows.table, log_layout(study).columns, columns["action"])
     measured = check_measured(study, columns, problems, outside, unnamed)

@@ -159,7 +159,7 @@ class Study(Shown, LogDescription):
 
     machinery: ClassVar[frozenset[str]] = Shown.machinery | {
         *(name for name in dir(BaseModel) if name[0] != "_"),
-        *("check_policies", "clip_probabilities", "clip_row", "clip_slopes", "columns_of", "derived_states", "list_steps"),
+        *("check_policies", "clip_probabilities", "clip_row", "clip_slopes", "derived_states", "list_steps"),
         *("describe_reading", "extra_columns", "has_clock_days", "read_names", "restore", "state_columns", "state_kinds"),
         *("a_treatment", "method_choice", "noun", "variable_kinds", "with_method", "with_screen", "with_trial_columns"),
     }

@@ -58,7 +58,7 @@ def blank_implausible(study: Study, measured: StudyLogs, widths: float) -> tuple
     for name, (_, kind) in study.state_kinds.items():
         column = next_column
         values = state[:, column]
-        next_column += len(study.columns_of(name))
+        next_column += len(study.state_columns[name])
         limits = find_limits(values, widths) if "range" in kind.takes and kind.range is None else None
         rows = np.flatnonzero((values < limits[0]) | (values > limits[1])) if limits is not None else ()
         if limits is None or not len(rows):

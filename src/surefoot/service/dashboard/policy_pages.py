@@ -159,7 +159,7 @@ def _find_typical_states(trial: Trial, states: NDArray[np.float64]) -> tuple[lis
     typical = [middle]
     names = trial.study.state_names
     for variable, settings in trial.study.state.items():
-        places = [names.index(column) for column in trial.study.columns_of(variable)]
+        places = [names.index(column) for column in trial.study.state_columns[variable]]
         listed = settings.variable_kind.list_settings(states[:, places])
         for setting in listed[:MOST_SETTINGS] if listed[0].label else (listed[0], listed[-1]):
             put = middle.copy()
