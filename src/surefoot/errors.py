@@ -42,3 +42,10 @@ def did_you_mean(name: str, valid: Iterable[str]) -> str:
     by_case = {option.lower(): option for option in sorted(valid, key=lambda option: option != name)[::-1]}
     matches = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.5)
     return f" (did you mean '{by_case[matches[0]]}'?)" if matches else ""
+
+
+def require_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """Refuse a name that is not among the known ones, and list those."""
+    names = list(known)
+    if name not in names:
+        raise InputError(f"there is no {kind} '{name}'{did_you_mean(str(name), names)}; choose from {names}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-from surefoot.errors import InputError, did_you_mean
+from surefoot.errors import InputError, require_known
 
 Registered = TypeVar("Registered", bound=Any)
 """A class or an object with a `name`."""
@@ -42,9 +42,7 @@ class Registry(Generic[Registered]):
 
     def find(self, name: str) -> Registered:
         """The part of that name; an unknown name is refused with those there are."""
-        if name not in self._parts:
-            known = list(self._parts)
-            raise InputError(f"there is no {self.kind} '{name}'{did_you_mean(str(name), known)}; choose from {known}")
+        require_known(self.kind, name, self._parts)
         return self._parts[name]
 
     def __iter__(self) -> Iterator[str]:

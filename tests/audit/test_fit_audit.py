@@ -271,7 +271,7 @@ def test_a_high_breakdown_fit_is_compared_with_the_papers_cap():
     beside = found.check("against the paper's cap").numbers
     assert beside["share"] == pytest.approx((fitted.weights_ == 0).mean())
     assert beside["share_of_the_cap"] == pytest.approx((capped.weights_ == 0).mean())
-    assert beside["reward_of_the_cap"] == pytest.approx(audit(capped).check("outcome removed").numbers["share"])
+    assert beside["outcome_of_the_cap"] == pytest.approx(audit(capped).check("outcome removed").numbers["share"])
     assert len(found.sensitivity) > 3
 
 
@@ -281,7 +281,7 @@ def test_on_heartsteps_v1_high_breakdown_keeps_the_steps_that_the_cap_throws_awa
     logs = sf.datasets.heartsteps_v1(HEARTSTEPS_V1).logs
     beside = audit(sf.method("hb-accb").fit(logs)).check("against the paper's cap").numbers
     assert beside["outcome"] < 0.05
-    assert beside["reward_of_the_cap"] > 0.4
+    assert beside["outcome_of_the_cap"] > 0.4
 
 
 STUDY = '[columns]\nparticipant = "participant"\ntime = "time"\n[state.s1]\n[outcome]\ntransform = "log(x + 1)"\n'

@@ -35,7 +35,7 @@ OUTCOME_CHECKS = (PILES_NAME, UNITS_NAME)
 """Checks of logs that explain what a critic removes."""
 NO_HELP = (
     "A robust critic is no remedy: where zeros come after nothing only, it takes the smaller group of outcomes for "
-    "outliers, and its effects are further from the truth than those of least squares (surefoot reproduce s6, 'outcome 0 "
+    "outliers, and its effects are further from the truth than those of least squares (surefoot reproduce s6, 'reward 0 "
     "after nothing only')"
 )
 
@@ -296,7 +296,7 @@ def compare_critics(measures: Measures, sensitivity: tuple[Sensitivity, ...], cr
         "share": audited.removed,
         "share_of_the_cap": other.removed,
         "outcome": measures.outcome_share()[0],
-        "reward_of_the_cap": other_measures.outcome_share()[0],
+        "outcome_of_the_cap": other_measures.outcome_share()[0],
         "effect": audited.effect.value,
         "effect_of_the_cap": other.effect.value,
     }

@@ -17,7 +17,7 @@ from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, describe_roughness
 from surefoot.learning.methods import Method
 from surefoot.log_checks import Check, check_logs, find_worst
-from surefoot.reports.numbers import count_decimals, format_estimate, format_interval, format_percent, format_value
+from surefoot.reports.numbers import count_decimals, format_cells, format_estimate, format_percent
 from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 from surefoot.screening.screen import Screen
 from surefoot.study import Study, StudyLogs
@@ -201,7 +201,7 @@ class Audit(ShownResult):
             table = make_table("tau", "removed", "mean effect", "95 % interval", "send rate")
             decimals = count_decimals(row.effect for row in self.sensitivity)
             for row in self.sensitivity:
-                effect = (format_value(row.effect, decimals), format_interval(row.effect, decimals))
+                effect = format_cells(row.effect, decimals)
                 table.add_row(row.label, format_percent(row.removed), *effect, format_percent(row.send_rate))
             console.print(table)
             console.print("[bold]People who lost most[/]")

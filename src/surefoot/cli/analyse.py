@@ -305,7 +305,7 @@ def show_personalisation(
     from surefoot.experiments.engine import UnitProgress
     from surefoot.personalisation import check_personalisation
 
-    with application.explain_interruption(kept=out is not None), application.print_fit_warnings():
+    with application.explain_interruption(is_resumable=out is not None), application.print_fit_warnings():
         result = check_personalisation(
             study,
             logs,

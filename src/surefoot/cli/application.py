@@ -163,13 +163,13 @@ def print_fit_warnings(*, most: int | None = None, manifest: str = "") -> Iterat
 
 
 @contextmanager
-def explain_interruption(*, kept: bool = True) -> Iterator[None]:
+def explain_interruption(*, is_resumable: bool = True) -> Iterator[None]:
     """Say after Ctrl-C whether finished parts are kept."""
     try:
         yield
     except KeyboardInterrupt:
         message = "surefoot: interrupted. Finished parts are kept; run the same command to continue."
-        typer.echo(message if kept else "Interrupted. With --out finished parts are kept.", err=True)
+        typer.echo(message if is_resumable else "Interrupted. With --out finished parts are kept.", err=True)
         raise
 
 

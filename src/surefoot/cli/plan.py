@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from surefoot.cli import application
-from surefoot.errors import InputError, did_you_mean
+from surefoot.errors import InputError, require_known
 
 QUICK_REPLICATES = 3
 
@@ -179,7 +179,7 @@ def rehearse(
         return
     typer.echo("rehearse: reading the pilot and fitting its people and effects", err=True)
     options: dict[str, Any] = {"trials": trials, "folder": out, "jobs": jobs, "engine": engine, "scheduler": scheduler}
-    with application.explain_interruption(kept=out is not None), application.print_fit_warnings():
+    with application.explain_interruption(is_resumable=out is not None), application.print_fit_warnings():
         rehearsal = rehearse(pilot, study, plan, progress=UnitProgress("rehearse"), **options)
     if out is not None:
         rehearsal.save(out)
@@ -233,18 +233,15 @@ def reproduce(
     from surefoot.experiments.engine import UnitProgress, run_experiment
     from surefoot.experiments.paper import EXPERIMENTS, Settings
     from surefoot.experiments.paper_report import run_paper
-    from surefoot.numerics.parallel import count_cores
+    from surefoot.numerics.parallel import count_processes
 
-    if jobs < 0:
-        raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
+    processes = count_processes(jobs)
     further = {"s5": (coefficient_errors.S5,), "s6": (coefficient_errors.S6,), "s7": (long_run.S7, long_run.S7_PEOPLE)}
     known = (*EXPERIMENTS, *further)
     for name in experiments or ():
-        if name not in known:
-            raise InputError(f"there is no experiment '{name}'{did_you_mean(name, known)}; choose from {list(known)}")
+        require_known("experiment", name, known)
     # In the paper's order whatever the order of the arguments: the files are then the same.
     wanted = tuple(dict.fromkeys(sorted(experiments or EXPERIMENTS)))
-    processes = jobs or count_cores()
     progress = UnitProgress("reproduce")
     summary: dict[str, Any] = {}
     paper = Settings(

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from surefoot.data.derived_states import DayBoundary
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import FitWarning, InputError, did_you_mean
+from surefoot.errors import FitWarning, InputError, require_known
 from surefoot.evaluation.estimators import ESTIMATORS, Estimator, JudgedPolicy, Scores, find_estimator
-from surefoot.evaluation.long_run import value_long_run
 from surefoot.evaluation.values import LOGGED, PREFERRED, Contrast, LongRunValue, OffPolicy, Overlap, Value
-from surefoot.inference.intervals import Interval, difference_interval, ratio_interval, sum_by_participant
+from surefoot.inference.intervals import Interval, difference_interval, ratio_interval, sum_by_participant, t_interval
 from surefoot.learning.batch import Batch, Learnable
 from surefoot.learning.critics import Critic
 from surefoot.learning.critics.regressor import make_critic
@@ -149,9 +148,7 @@ def choose_cross_fit(policies: Mapping[str, Evaluated], requested: str | None) -
 def assign_folds(logs: Trajectories, cross_fit: str, folds: int, seed: int) -> Codes:
     """The fold of every row: people dealt at random (`person`), or each participant's time cut into stretches of equally
     many usable decision points (`time`)."""
-    if cross_fit not in CROSS_FITS:
-        known = list(CROSS_FITS)
-        raise InputError(f"there is no cross-fitting '{cross_fit}'{did_you_mean(cross_fit, known)}; choose from {known}")
+    require_known("cross-fitting", cross_fit, CROSS_FITS)
     if folds < 2:
         raise InputError(f"folds is {folds}; cross-fitting needs at least 2")
     people = len(logs.participants)
@@ -212,6 +209,12 @@ def fit_without_folds(method: Method, logs: Trajectories, fold: Codes) -> Iterat
             yield int(number), type(method)(**method.get_params(deep=False)).fit_some(hidden).policies_
 
 
+PEOPLE_DIFFER = 0.05
+"""People are said to differ when chance would let their halves agree as much in fewer than this share of studies."""
+SHORT_SERIES = 30
+"""With fewer consecutive decision points of the median participant the jackknife does not remove all of the bias."""
+SHORT_FOR_DIFFERENCES = 60
+"""Where people differ, intervals from fewer than this are too short: 95 % intervals cover in 88 to 95 % of studies."""
 LOW_SHARE = 0.1  # Overlap is poor when the effective sample size is below this share of the decision points …
 LOW_COUNT = 100  # … or this number, or …
 HIGH_WEIGHT = 0.05  # … when one decision point holds more than this share of the weight.
@@ -399,6 +402,42 @@ def _make_value(policy: str, estimator: Estimator, scores: Scores, logged: Score
         value = NOT_KNOWN._replace(value=value.value)
         difference = NOT_KNOWN._replace(value=difference.value)
     return Value(policy, estimator.name, value, difference)
+
+
+def value_long_run(
+    data: LongRunLogs, decisions: Mapping[str, Floats], immediate: Mapping[str, float]
+) -> tuple[tuple[LongRunValue, ...], tuple[str, ...]]:
+    """Long-run values of policies by name, `never` among them, and cautions; `immediate` are their values by the next
+    outcome alone."""
+    from surefoot.reports.render import write_sentences
+
+    solutions = {name: data.solve(probabilities) for name, probabilities in decisions.items()}
+    baseline = solutions["never"]
+    # The same correction for all policies, so that differences compare like with like.
+    people_differ = baseline.p_value < PEOPLE_DIFFER
+    never, never_influence = baseline.correct(people_differ)
+    people = len(never_influence)
+
+    def make_interval(value: float, influence: Floats) -> Interval:
+        error = float(np.sqrt((influence**2).sum() * people / (people - 1)))
+        return t_interval(value, error, people - 1)
+
+    values = []
+    for name, solution in solutions.items():
+        value, influence = solution.correct(people_differ)
+        difference = make_interval(value - never, influence - never_influence)
+        immediate_difference = immediate[name] - immediate["never"]
+        values.append(LongRunValue(name, make_interval(value, influence), difference, immediate_difference))
+    cautions = write_sentences(
+        "long_run.txt",
+        people_differ=people_differ,
+        p_value=baseline.p_value,
+        jackknifed=baseline.jackknifed,
+        length=int(np.median(np.bincount(data.position))),
+        short=SHORT_SERIES,
+        short_for_differences=SHORT_FOR_DIFFERENCES,
+    )
+    return tuple(values), tuple(cautions)
 
 
 def score_method(method: Method, logs: Trajectories, y: None = None) -> float:

@@ -11,7 +11,7 @@ from surefoot.evaluation.estimators import find_estimator
 from surefoot.inference.intervals import Interval, describe_roughness
 from surefoot.log_checks import Check, list_warnings
 from surefoot.reports import figures
-from surefoot.reports.numbers import OutcomeUnit, count_decimals, format_decimals, format_interval, format_value
+from surefoot.reports.numbers import OutcomeUnit, count_decimals, format_cells, format_decimals, format_value
 from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 
 if TYPE_CHECKING:
@@ -136,10 +136,8 @@ class OffPolicy(ShownResult):
     def _overview(self) -> Overview:
         rows = [["policy", "value", "more than was logged"]]
         for value in (self.value(row.policy) for row in self.overlap):
-            ends = [
-                f"{format_value(interval)} ({format_interval(interval)})" for interval in (value.value, value.difference)
-            ]
-            rows.append([value.policy, ends[0], "–" if value.policy == LOGGED else ends[1]])
+            level, difference = ("{} ({})".format(*format_cells(interval)) for interval in (value.value, value.difference))
+            rows.append([value.policy, level, "–" if value.policy == LOGGED else difference])
         cautions = [*list_warnings(self.checks), *(row.warning for row in self.overlap if row.warning), *self.notes]
         facts = {
             "outcome": f"mean {self.unit} per decision point, with 95 % interval",
@@ -209,12 +207,8 @@ class OffPolicy(ShownResult):
         for row in self.values:
             is_logged = row.policy == LOGGED
             label = "mean" if is_logged else find_estimator(row.estimator).label
-            value = (format_value(row.value, decimals), format_interval(row.value, decimals))
-            difference = (
-                format_value(row.difference, difference_decimals),
-                format_interval(row.difference, difference_decimals),
-            )
-            table.add_row(escape(row.policy), label, *value, *(("–", "–") if is_logged else difference))
+            difference = ("–", "–") if is_logged else format_cells(row.difference, difference_decimals)
+            table.add_row(escape(row.policy), label, *format_cells(row.value, decimals), *difference)
         console.print(table)
         table = make_table(
             "policy", *(f"{escape(name)} %" for name in self.action_names), "effective sample", "largest ratio"
@@ -236,12 +230,8 @@ class OffPolicy(ShownResult):
         difference_decimals = count_decimals(later.difference for later in self.long_run if later.policy != "never")
         for later in self.long_run:
             immediate = format_value(self.value(later.policy).value, decimals)
-            value = (format_value(later.value, decimals), format_interval(later.value, decimals))
-            difference = (
-                format_value(later.difference, difference_decimals),
-                format_interval(later.difference, difference_decimals),
-            )
-            table.add_row(escape(later.policy), immediate, *value, *(("–", "–") if later.policy == "never" else difference))
+            difference = ("–", "–") if later.policy == "never" else format_cells(later.difference, difference_decimals)
+            table.add_row(escape(later.policy), immediate, *format_cells(later.value, decimals), *difference)
         console.print(table)
 
     def plot(self, field: str = "value", *, ax: figures.Drawable = None) -> "Axes":

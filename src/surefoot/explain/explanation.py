@@ -28,14 +28,7 @@ from surefoot.inference.intervals import FEW_PEOPLE, sum_by_participant
 from surefoot.inference.sandwich import MOST_REFITTED, count_coefficients, takes_refits
 from surefoot.learning.methods import Method
 from surefoot.numerics.parallel import Progress
-from surefoot.reports.numbers import (
-    OutcomeUnit,
-    count_decimals,
-    format_interval,
-    format_percent,
-    format_signed,
-    format_value,
-)
+from surefoot.reports.numbers import OutcomeUnit, count_decimals, format_cells, format_percent, format_signed
 from surefoot.reports.summaries import Overview, ShownResult, make_table, to_plain
 from surefoot.study import Study
 
@@ -250,7 +243,7 @@ class Explanation(ShownResult):
         for row in self.coefficients.rows:
             counts = (str(row.people_above), str(row.people_below)) if has_people else ()
             names = (row.part, escape(row.action), escape(row.feature))
-            table.add_row(*names, format_value(row.interval, decimals), format_interval(row.interval, decimals), *counts)
+            table.add_row(*names, *format_cells(row.interval, decimals), *counts)
         console.print(table)
 
     def plot(self, *, ax: "Drawable" = None) -> "Axes":

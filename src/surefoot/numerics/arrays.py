@@ -14,7 +14,7 @@ import numpy as np
 from array_api_compat import device
 from numpy.typing import NDArray
 
-from surefoot.errors import InputError, did_you_mean
+from surefoot.errors import InputError, require_known
 
 Array = Any
 """An array of the array API standard: NumPy's, PyTorch's, …"""
@@ -195,8 +195,7 @@ NUMPY = Engine("numpy")
 
 def find_engine(name: str) -> Engine:
     """The engine of that name, if this machine has it."""
-    if name not in ENGINES:
-        raise InputError(f"there is no engine '{name}'{did_you_mean(name, ENGINES)}; choose from {list(ENGINES)}")
+    require_known("engine", name, ENGINES)
     if name == "numpy":
         return NUMPY
     try:

@@ -41,6 +41,13 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def count_processes(jobs: int) -> int:
+    """The number of processes that was asked for; 0 means one for every core."""
+    if jobs < 0:
+        raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
+    return jobs or count_cores()
+
+
 def count_threads() -> int:
     """How many threads share a fit."""
     return min(count_cores(), MOST_THREADS)

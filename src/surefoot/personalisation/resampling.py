@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.experiments.engine import UnitProgress, keep_units, run_units
-from surefoot.numerics.parallel import count_cores
+from surefoot.numerics.parallel import count_processes
 from surefoot.personalisation.result import Personalisation, average_certainty
 from surefoot.policies.policies import Policies
 from surefoot.rehearsal import Candidate, PilotModel, TrialDesign, fit_pilot, run_trials
@@ -114,7 +114,7 @@ def check_personalisation(
     blocks = [Block(first, min(BLOCK, resamples - first)) for first in range(0, resamples, BLOCK)]
     with _open_folder(folder, stage) as units:
         work = partial(run_block, stage=stage)
-        results = run_units(blocks, work, units, jobs=jobs or count_cores(), progress=progress or UnitProgress())
+        results = run_units(blocks, work, units, jobs=count_processes(jobs), progress=progress or UnitProgress())
     return Personalisation(
         participants=read.logs.participants,
         certainty=read.logs.pad_rows(certainty),

@@ -17,11 +17,11 @@ from surefoot.data.log_columns import Problems
 from surefoot.data.log_table import LogFile
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.study_effects import plan_primary_effect
-from surefoot.errors import InputError, did_you_mean
+from surefoot.errors import InputError, require_known
 from surefoot.experiments.engine import UnitProgress, run_units
 from surefoot.fitting.parts import hash_arrays
 from surefoot.log_checks import Check, check_logs
-from surefoot.numerics.parallel import count_cores
+from surefoot.numerics.parallel import count_processes, run_on_cluster
 from surefoot.rehearsal.gymnasium_model import EnvironmentModel, import_environments
 from surefoot.rehearsal.model_checks import PilotChecks, check_pilot_model
 from surefoot.rehearsal.pilot_effects import RESAMPLES, PilotEffects
@@ -96,7 +96,11 @@ def rehearse(
     if not isinstance(plan, RehearsalPlan):
         plan = RehearsalPlan() if plan is None else RehearsalPlan.load(plan)
     plan = plan if trials is None else plan.with_trials(trials)
-    cluster = _choose_cluster(engine, scheduler, jobs)
+    workers = count_processes(jobs)
+    require_known("engine", engine, ENGINES)
+    if engine == "processes" and scheduler is not None:
+        raise InputError("scheduler is for engine 'dask'; choose that engine or leave the scheduler out")
+    cluster = partial(run_on_cluster, scheduler=scheduler) if engine == "dask" else None
     pilot = Path(pilot) if isinstance(pilot, str) else pilot
     if isinstance(pilot, Path):
         inputs = [LogFile(file).fingerprint(pilot) for file in study_files(study, pilot)]
@@ -112,7 +116,6 @@ def rehearse(
     blocks = _list_blocks(plan, environments)
     with tempfile.TemporaryDirectory(prefix="surefoot-rehearsal-") as temporary:
         stored = Path(temporary) if folder is None else open_folder(Path(folder), manifest)
-        workers = jobs or count_cores()
         run = partial(run_block, stage=stage)
         units = run_units(blocks, run, folder=stored, jobs=workers, progress=progress or UnitProgress(), elsewhere=cluster)
         results = dict(zip(blocks, units, strict=True))
@@ -236,21 +239,6 @@ def _list_blocks(plan: RehearsalPlan, environments: list[Environment]) -> list[B
         if environment.carry_over == "estimate" or first == 0
         for kind in (("trials", "draws") if environment.is_drawn else ("trials",))
     ]
-
-
-def _choose_cluster(engine: str, scheduler: str | None, jobs: int) -> Any:
-    """The function that runs blocks on a cluster; None for processes on this machine."""
-    if engine not in ENGINES:
-        raise InputError(f"there is no engine '{engine}'{did_you_mean(engine, ENGINES)}; choose from {list(ENGINES)}")
-    if jobs < 0:
-        raise InputError(f"jobs is {jobs}; give a number of processes, or 0 for one per core")
-    if engine == "processes":
-        if scheduler is not None:
-            raise InputError("scheduler is for engine 'dask'; choose that engine or leave the scheduler out")
-        return None
-    from surefoot.numerics.parallel import run_on_cluster
-
-    return partial(run_on_cluster, scheduler=scheduler)
 
 
 def make_manifest(study: Study, plan: RehearsalPlan, pilot: list[dict[str, Any]]) -> dict[str, Any]:

@@ -94,6 +94,11 @@ def format_interval(interval: Any, decimals: int | None = None) -> str:
     return f"{format_decimals(interval.low, places)} to {format_decimals(interval.high, places)}"
 
 
+def format_cells(interval: Any, decimals: int | None = None) -> tuple[str, str]:
+    """The cells of a table with an estimate and its interval."""
+    return format_value(interval, decimals), format_interval(interval, decimals)
+
+
 def count_decimals(intervals: Iterable[Any]) -> int | None:
     """Decimals for a column of estimates: two digits of the narrowest interval, at most four more than the widest needs.
 

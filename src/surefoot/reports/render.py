@@ -30,14 +30,11 @@ def _make_environment(package: str) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    formats = {
+    environment.filters |= {
         "number": numbers.format_number,
         "value": numbers.format_value,
         "interval": numbers.format_interval,
         "percent": numbers.format_percent,
-    }
-    environment.filters |= {
-        **formats,
         "estimate": numbers.format_estimate,
         "digits_of": numbers.format_beside,
         "signed": numbers.format_signed,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from surefoot.data.derived_states import count_moments
 from surefoot.data.frames import make_frame
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import InputError, did_you_mean
+from surefoot.errors import InputError, did_you_mean, require_known
 from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
 from surefoot.reports.numbers import format_percent, format_points, format_signed
 from surefoot.reports.summaries import Overview, ShownResult, make_table
@@ -162,8 +162,7 @@ def make_detectors(parameters: Mapping[str, Mapping[str, Any] | bool]) -> tuple[
     ['clock', 'codes', 'not_worn', 'stuck', 'careless', 'level_shifts']
     """
     for name in parameters:
-        if name not in DETECTORS:
-            raise InputError(f"there is no detector '{name}'{did_you_mean(name, DETECTORS)}; choose from {list(DETECTORS)}")
+        require_known("detector", name, DETECTORS)
     detectors = []
     for name, detector in DETECTORS.items():
         given = parameters.get(name, {})

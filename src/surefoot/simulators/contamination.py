@@ -1,13 +1,13 @@
 """Artefacts put into clean logs, with the truth about which decision points were touched."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.errors import InputError, did_you_mean
+from surefoot.errors import InputError, require_known
 from surefoot.numerics.random_streams import streams
 from surefoot.simulators.simulator import Seed
 
@@ -149,9 +149,14 @@ def contaminate(
     >>> int(contaminate(logs, mechanism="sensor", ratio=0.1, seed=1).touched.sum())
     20
     """
-    artefact = MECHANISMS[_check_name("mechanism", mechanism, MECHANISMS)]
-    columns = VALUES[_check_name("values", values or artefact.values, VALUES)]
-    allowed = AFTER[_check_name("after", after or artefact.after, AFTER)]
+    require_known("mechanism", mechanism, MECHANISMS)
+    artefact = MECHANISMS[mechanism]
+    values = values or artefact.values
+    after = after or artefact.after
+    require_known("values", values, VALUES)
+    require_known("after", after, AFTER)
+    columns = VALUES[values]
+    allowed = AFTER[after]
     strength = artefact.strength if strength is None else strength
     if not 0 <= ratio <= 1:
         raise InputError(f"ratio is {ratio}; it is a share of the decision points, between 0 and 1")
@@ -197,9 +202,3 @@ def _choose_runs(
         if len(taken) >= wanted:
             break
     return np.array(list(taken), dtype=np.int64), last
-
-
-def _check_name(parameter: str, name: str, names: Iterable[str]) -> str:
-    if name not in names:
-        raise InputError(f"there is no {parameter} '{name}'{did_you_mean(name, names)}; choose from {list(names)}")
-    return name

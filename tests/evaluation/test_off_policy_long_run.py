@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import surefoot as sf
 from surefoot.evaluation import evaluate
-from surefoot.evaluation.long_run import PEOPLE_DIFFER, value_long_run
+from surefoot.evaluation.off_policy import PEOPLE_DIFFER, value_long_run
 from surefoot.learning.critics import Capped, Ridge
 from surefoot.learning.horizon.long_run_value import PAIRS_PER_COEFFICIENT, LongRunLogs
 from tests.reference.long_run import correct_for_people, jackknife_halves
