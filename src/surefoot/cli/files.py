@@ -164,7 +164,9 @@ def prior(
 def fit(
     logs: Annotated[str, typer.Argument(help=f"{application.LOG_FILES}; path or URL.")],
     study: application.StudyFile = application.STUDY,
-    out: Annotated[str, typer.Option(help="Folder for the results (path or URL); it appears when all is done.")] = "fitted",
+    out: Annotated[
+        str, typer.Option(help="Folder for the results (path or URL); it appears when everything is done.")
+    ] = "fitted",
     engine: Annotated[
         str, typer.Option(help="auto (all cores), numpy, torch, gpu (CUDA) or dask (a cluster). Results agree to rounding.")
     ] = "auto",

@@ -65,11 +65,11 @@ def link(
     """
     from surefoot.linking import LinkPlan
     from surefoot.linking import link as link_files
+    from surefoot.linking.linked import check_log_name
 
     if study is not None and study.is_file():
         raise InputError(f"{study}: is already there; choose another name with --study")
-    if out.suffix.lower() not in (".csv", ".parquet"):
-        raise InputError(f"{out}: linked logs are written as .parquet or .csv; name the file so")
+    check_log_name(out)
     streams = _name_streams(stream or [], LinkPlan.load(plan))
     with application.show_progress("linking", "linked", pause=5.0) as progress:
         linked = link_files(decisions, streams, plan=plan, progress=progress)

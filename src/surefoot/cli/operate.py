@@ -120,8 +120,8 @@ def restore(
 @app.command()
 def erase(
     participant: Annotated[str, typer.Argument(help="The participant's pseudonym.")],
-    reason: Annotated[str | None, typer.Option(help="The reason, kept on record. First step: it prints a code.")] = None,
-    confirm: Annotated[str | None, typer.Option(help="The code. Second step: it erases for good.")] = None,
+    reason: Annotated[str | None, typer.Option(help="First step: the reason, which stays on record. Prints a code.")] = None,
+    confirm: Annotated[str | None, typer.Option(help="Second step: the code. Erases for good.")] = None,
     backups: Annotated[list[Path] | None, typer.Option(help="Folders of backups, whose erasure lists are updated.")] = None,
     database: DatabaseUrl = None,
 ) -> None:

@@ -131,7 +131,8 @@ def serve(
         Literal["debug", "info", "warning", "error"], typer.Option(help="Least severe level that is logged.")
     ] = "info",
     sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Try an app: a database of its own, forgotten when it stops; prints keys.")
+        bool,
+        typer.Option("--sandbox", help="Test an app: a temporary database, deleted when the service stops; prints keys."),
     ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="A sandbox with a ready study and a client script to run.")] = False,
     studies: Annotated[

@@ -164,11 +164,9 @@ class Linked(ShownResult):
         from pyarrow import csv, parquet
 
         path = Path(path)
-        writers = {".csv": csv.write_csv, ".parquet": parquet.write_table}
-        if path.suffix.lower() not in writers:
-            raise InputError(f"{path}: linked logs are written as .parquet or .csv; name the file so")
+        check_log_name(path)
         with atomic_write(path) as temporary:
-            writers[path.suffix.lower()](self.table, temporary)
+            (csv.write_csv if path.suffix.lower() == ".csv" else parquet.write_table)(self.table, temporary)
 
     def draft_study(self, name: str = "logs.parquet") -> Draft:
         """A first `study.toml` for the logs in a file of this name: the plan's states, and its first outcome.
@@ -266,3 +264,9 @@ class Linked(ShownResult):
         if self.day is None:
             raise InputError("there are no decision points to draw")
         return self.day.draw(self.plan, ax)
+
+
+def check_log_name(path: Path) -> None:
+    """Refuse a file name of another kind than .csv and .parquet."""
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise InputError(f"{path}: linked logs are written as .parquet or .csv; name the file so")
