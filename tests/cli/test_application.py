@@ -10,7 +10,7 @@ from tests.cli.typed import run
 
 
 def test_every_command_stands_in_one_panel():
-    names = [name for panel in PANELS.values() for name in panel.split()]
+    names = [name for panel in PANELS.values() for name in panel]
     assert sorted(names) == sorted(typer.main.get_command(app).commands)
 
 

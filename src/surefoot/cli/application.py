@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     from surefoot.study.draft import Draft
 
 PANELS = {
-    "Look at data": "link init screen import",
-    "Learn": "fit audit explain evaluate prior",
-    "Plan": "size rehearse",
-    "Analyse": "effects personalised",
-    "Run a trial": "serve update keys policies alerts replay seal export report erase backup restore db qualify",
-    "Research": "reproduce demo",
-    "This installation": "doctor",
+    panel: tuple(commands.split())
+    for panel, commands in {
+        "Look at data": "link init screen import",
+        "Learn": "fit audit explain evaluate prior",
+        "Plan": "size rehearse",
+        "Analyse": "effects personalised",
+        "Run a trial": "serve update keys policies alerts replay seal export report erase backup restore db qualify",
+        "Research": "reproduce demo",
+        "This installation": "doctor",
+    }.items()
 }
 """Every command by the panel of `surefoot --help` that lists it, in the order of a trial."""
 
@@ -41,7 +44,7 @@ class CommandsByPanel(typer.core.TyperGroup):
     """The commands in the order of their panels."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        panels = {name: panel for panel, names in PANELS.items() for name in names.split()}
+        panels = {name: panel for panel, names in PANELS.items() for name in names}
         for name, panel in panels.items():
             command: Any = self.commands[name]
             command.rich_help_panel = panel
