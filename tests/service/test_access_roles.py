@@ -1,13 +1,16 @@
 """Every page with every role (routes of the API: api/test_requests_authentication.py), and what roles cannot see."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 
 from surefoot.service import access, dashboard
+from surefoot.service.app import create_app
 from surefoot.service.dashboard.participant_pages import describe_participant, list_participants
+from surefoot.service.database.clock import ClockWatch, now
 from surefoot.service.database.schema import decisions, ended_sessions, staff_actions
 from surefoot.service.operations.verification import verify
 from surefoot.service.trial import alerts
@@ -16,7 +19,7 @@ from surefoot.service.trial.trial import open_trial
 from surefoot.service.updates import updates
 from surefoot.study import Study
 from tests.service.dashboard.pages import sign_in, token
-from tests.service.support.client import WHEN
+from tests.service.support.client import WHEN, Client
 from tests.service.support.seeded_trial import BEGIN, Clock
 from tests.service.support.trials import STUDY, answer, column, fill, moment, update
 
@@ -188,6 +191,26 @@ def test_keys_expire_with_a_reason(browser, monkeypatch, tmp_path):
     assert "expired on 2026-03-04" in refused.json()["error"]["message"]
     with pytest.raises(ValueError, match="at most 36,500 days"):
         access.create_key(trial.database, "app", days=0)
+
+
+@pytest.mark.parametrize("days", [400, -400])
+def test_a_clock_that_is_wrong_for_a_moment_locks_nobody_out(trial, monkeypatch, days):
+    """Keys do not expire, and timestamps that are right are not in the future."""
+    right = now() - timedelta(days=days)
+    watch = ClockWatch(lambda: 1000.0)
+    watch.find_jump(right)
+    with monkeypatch.context() as before:
+        before.setattr(access, "now", lambda: right)
+        keys = {role: access.create_key(trial.database, role, days=30) for role in ("app", "admin")}
+    with Client(create_app(replace(trial, watch=watch)), keys) as browser:
+        browser.follow_redirects = False
+        browser.register("p1")
+        decision = browser.decide("p1", timestamp=right.isoformat())
+        assert decision.status_code == 200
+        outcome = {"decision_id": decision.json()["decision_id"], "outcome": 1, "timestamp": right.isoformat()}
+        assert browser.ask("/outcomes", outcome).json()["results"][0]["status"] == "recorded"
+        sign_in(browser, "admin")
+        assert browser.get("/").status_code == 200
 
 
 def test_staff_actions_leave_a_trail(browser):

@@ -54,9 +54,8 @@ class Caller:
         """What records call them."""
         return f"key {self.prefix}"
 
-    @property
-    def is_expired(self) -> bool:
-        return self.expires_at is not None and now() >= self.expires_at
+    def is_expired(self, at: datetime) -> bool:
+        return self.expires_at is not None and at >= self.expires_at
 
     def may(self, role: str) -> bool:
         """An admin may do everything, the others what is theirs."""

@@ -16,7 +16,7 @@ from surefoot.service.api.description import Description
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.api.requests import KeyLookups, RequestMiddleware, describe_validation_error
 from surefoot.service.dashboard.pages import list_security_headers, render_page
-from surefoot.service.database.clock import ClockWatch, Job, now, repeat_jobs
+from surefoot.service.database.clock import Job, now, repeat_jobs
 from surefoot.service.database.databases import DATABASE_FAULTS
 from surefoot.service.database.faults import describe_fault
 from surefoot.service.messages import send_messages
@@ -46,9 +46,10 @@ def create_app(trial: Trial, name: str = "", seals_to: str | None = None) -> Fas
     check_servable(trial.study)
     sandbox = is_sandbox()
 
+    watch = trial.watch
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        watch = ClockWatch()
         jobs = [Job("the schedule", lambda: tick(trial, now(), watch), SCHEDULE_SECONDS)]
         if not sandbox:
             jobs += [

@@ -76,6 +76,20 @@ def test_a_clock_that_is_set_right_again_is_believed_at_once(monkeypatch):
     assert not machine.watch.is_settled
 
 
+def test_a_jump_is_not_believed_until_it_has_settled(monkeypatch):
+    monkeypatch.delenv(clock.VARIABLE, raising=False)
+    machine = Machine()
+    assert machine.watch.believe(machine.wall) == machine.wall, "there was no look yet"
+    machine.look()
+    right = machine.wall
+    machine.wall += timedelta(days=400)
+    assert machine.watch.believe(machine.wall) == right, "before anybody noticed"
+    machine.look()
+    assert machine.watch.believe(machine.wall) == right + timedelta(seconds=15)
+    machine.look(clock.SETTLE_SECONDS)
+    assert machine.watch.believe(machine.wall) == machine.wall
+
+
 def test_a_simulation_may_move_its_clock_in_steps(monkeypatch, tmp_path):
     machine = Machine()
     file = tmp_path / "clock.txt"

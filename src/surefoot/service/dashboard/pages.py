@@ -244,7 +244,7 @@ def find_viewer(request: Request) -> Viewer:
     with trial.database.autocommit() as connection:
         row = connection.execute(good.where(~is_over)).first()
     caller = None if row is None else Caller(prefix, row.role, row.expires_at)
-    if caller is None or caller.role not in STAFF or caller.is_expired:
+    if caller is None or caller.role not in STAFF or caller.is_expired(trial.watch.believe(clock.now())):
         raise RedirectError("/sign-in")
     limit_rate(request.app.state.rate_limiter, caller.prefix, TOO_OFTEN)
     root = request.scope.get("root_path", "")

@@ -72,7 +72,7 @@ def sign_in(request: Request, fields: Fields) -> Response:
     if caller is None or caller.role not in STAFF:
         message = "This is not a valid key of somebody of the team."
         return _ask_for_key(request, session, message, 401 if caller is None else 403)
-    if caller.is_expired:
+    if caller.is_expired(trial.watch.believe(clock.now())):
         return _ask_for_key(request, session, f"This key expired on {caller.expires_at:%Y-%m-%d}. Ask for a new one.", 401)
     with trial.database.transaction() as connection:
         access.record_action(connection, caller.name, "signed in")

@@ -78,6 +78,19 @@ class ClockWatch:
             self._ahead += jump
         return jump
 
+    def believe(self, at: datetime) -> datetime:
+        """This moment, without a jump that may be a mistake: before the next look notices it, and until it has settled.
+
+        The clock of a simulation jumps on purpose.
+        """
+        if read_simulated_time() is not None:
+            return at
+        steady = self._read()
+        moment, seconds = self._before or (at, steady)
+        jump = at - moment - timedelta(seconds=steady - seconds)
+        ahead = timedelta() if self.is_settled else self._ahead
+        return at - ahead - (jump if abs(jump) > JUMP else timedelta())
+
     @property
     def is_settled(self) -> bool:
         """Whether the clock is where it was before its jumps, or has run steadily for a while since."""

@@ -17,7 +17,7 @@ from surefoot.policies import policies
 from surefoot.policies.features import policy_feature_names
 from surefoot.policies.policies import Policies
 from surefoot.service.database import databases, schema
-from surefoot.service.database.clock import now
+from surefoot.service.database.clock import ClockWatch, now
 from surefoot.service.database.databases import Database
 from surefoot.service.database.ledger import insert_new_recorded
 from surefoot.service.database.schema import activations
@@ -78,6 +78,8 @@ class Trial:
     study_id: str
     secret: bytes = field(repr=False)
     policies: PolicyVersions
+    watch: ClockWatch = field(default_factory=ClockWatch, repr=False)
+    """Of this process."""
 
     @property
     def settings(self) -> TrialSection:
