@@ -367,6 +367,8 @@ def test_the_page_has_goals_wins_and_losses(tmp_path):
         (dirty, "hb-ts, smooth"): {1000: 20.0, 1001: 30.0},
         (dirty, "RoME"): {1000: 40.0, 1001: 60.0, 1002: 1e6},
         ("StepCountJITAI", "recommended"): {1000: 2000.0, 1001: 2000.0},
+        ("RoME, triangular, alike", "ts, smooth"): {1000: 14.0, 1001: 14.0, 1002: 30.0},
+        ("RoME, triangular, alike", "ts, partial"): {1000: 9.0, 1001: 11.0},
     }
     page = tmp_path / "league.md"
     markers = [f"<!-- {title} -->\n<!-- end of {title} -->\n" for title in ("goals", *league.TABLES)]
@@ -383,6 +385,7 @@ def test_the_page_has_goals_wins_and_losses(tmp_path):
     assert f"| {dirty}: regret of `hb-ts, smooth` below RoME's, as a ratio | 0.50 ± 0.00 (2) | yes |" in text
     assert "above 2,500 | 2,000 ± 0 (2) | **no** |" in text and "above 1,618 | 2,000 ± 0 (2) | yes |" in text
     assert f"| {fade}: `recommended` against `ts, smooth`, a ratio of at most 1.1 | 1.27 ± 0.01 (3) | **no** |" in text
+    assert "alike: regret of `ts, smooth` against `ts, partial`, a ratio of at most 1.3 | 1.40 ± 0.14 (2) | **no** |" in text
     assert "| RoME, triangular, fade: regret of `ts, smooth` at most 36.6 | – | not measured |" in text
 
 
