@@ -14,9 +14,7 @@ from surefoot.effects import analyse_study
 from surefoot.errors import FitWarning, InputError
 from surefoot.study import Study
 
-SERVICE_ONLY = {
-    *("sources", "policy_versions", "deviations", "harms", "flow", "changes", "blinding", "boundaries", "staff", "integrity")
-}
+SERVICE_ONLY = {*("deviations", "harms", "flow", "changes", "blinding", "boundaries", "staff", "integrity")}
 """Topics that nothing but a database of the service, or its export, records."""
 
 
@@ -89,7 +87,8 @@ def test_a_plan_is_not_told_as_what_happened(demo):
     facts = demo[2]
     assert "so it did not choose their actions" in say(facts, "version")[1]
     assert say(facts, "service_rules")[-1] == "These rules are a plan: the logs do not show whether a service followed them."
-    assert say(facts, "updates") == ["None: the rule stayed the same."]
+    assert say(facts, "updates") == say(facts, "policy_versions") == ["None: the rule stayed the same."]
+    assert say(facts, "sources") == ["The same rule decided at every decision point."]
 
 
 def test_a_study_file_alone_makes_a_protocol():
@@ -98,6 +97,10 @@ def test_a_study_file_alone_makes_a_protocol():
     assert facts["title"] == [] and facts["service_rules"] == [] and "effects" not in facts
     assert say(facts, "inputs") == ["mood: number, column mood, used by critic and policy; range = [0.0, 10.0]."]
     assert say(facts, "analysis")[0] == "The study file has no [effects] section: this is the default analysis, not a plan."
+    assert say(facts, "analysis")[-2:] == [
+        "Missing outcomes: complete rows.",
+        "95 % intervals by t, with standard errors corrected for few participants.",
+    ]
     assert "Analyses do not screen the logs for values that cannot be trusted." in say(facts, "screen")
 
 
@@ -109,6 +112,7 @@ def test_a_formula_names_the_outcome_as_the_keys_do(effects):
     )
     facts = collect_file_facts(Study.parse(text), "study.toml", None)
     assert say(facts, "analysis")[0].startswith("Causal excursion effect on weight by ")
+    assert say(facts, "analysis")[-1].endswith("standard errors as published, not corrected for few participants.")
     assert say(facts, "distal") == ["weight."]
     words = collect_file_facts(Study.parse(f'{text}outcome_words = "weight in kg"\n'), "study.toml", None)
     assert say(words, "distal") == ["weight in kg."] and say(words, "outcome")[0] == "Column steps."

@@ -203,7 +203,11 @@ def _describe_analysis(file: StudyFile) -> Iterator[Fact]:
     yield Fact(f"Causal excursion effect on {outcome} by {estimator.label} ({estimator.estimand}).", file.cite("effects"))
     for setting in describe_settings(effects):
         yield Fact(setting, file.cite("effects"))
-    yield Fact("95 % intervals by t, with standard errors corrected for few participants.", "surefoot effects")
+    defined = effects.missing_as
+    if defined is None or (isinstance(defined, dict) and outcome not in defined):
+        yield Fact(f"Missing outcomes: {MISSING_METHODS[effects.missing].label}.", file.cite("effects"))
+    correction = "as published, not corrected" if estimator.distal else "corrected"
+    yield Fact(f"95 % intervals by t, with standard errors {correction} for few participants.", "surefoot effects")
 
 
 def _describe_monitoring(file: StudyFile) -> Iterator[Fact]:
@@ -535,7 +539,9 @@ def collect_file_facts(study: Study, name: str, logs: Path | None, fit: Path | N
     if served:
         collections.append(collect_export_facts(study, logs))
     elif study.collection.policy == "fixed":
-        collections.append({"updates": [Fact("None: the rule stayed the same.", f"{name} [collection]")]})
+        unchanged = [Fact("None: the rule stayed the same.", f"{name} [collection]")]
+        decided = [Fact("The same rule decided at every decision point.", f"{name} [collection]")]
+        collections.append({"updates": unchanged, "policy_versions": unchanged, "sources": decided})
     elif study.collection.updates:
         collections.append({"updates": list(_describe_collection(StudyFile(study, name)))})
     if study.trial is not None and not served:

@@ -151,15 +151,26 @@ def format_estimate(interval: Any, unit: str = "") -> str:
     >>> estimate = namedtuple("Estimate", "value low high")
     >>> format_estimate(estimate(3.3187, 3.1082, 3.5569)), format_estimate(estimate(1324.6, -201.3, 2850.4), "steps")
     ('3.32 (95 % interval 3.11 to 3.56)', '1,325 steps (95 % interval −201 to 2,850)')
+    >>> format_estimate(estimate(0.0057, 0.0004, 0.0109))
+    '0.0057 (95 % interval 0.0004 to 0.0109)'
     """
     value = format_value(interval) + (f" {unit}" if unit else "")
     return value if math.isnan(interval.low) else f"{value} (95 % interval {format_interval(interval)})"
 
 
 def _count_decimals(low: float, high: float) -> int | None:
-    """After the point, for two digits of the width; None where there is no width to go by, or one of rounding only."""
+    """After the point, for two digits of the width; None where there is no width to go by, or one of rounding only.
+
+    An end that is not 0 is not written as 0: an interval without 0 would seem to include it.
+    """
     width = high - low
-    return max(0, 1 - math.floor(math.log10(width))) if LEAST_WIDTH < width < math.inf else None
+    if not LEAST_WIDTH < width < math.inf:
+        return None
+    decimals = max(0, 1 - math.floor(math.log10(width)))
+    if low * high <= 0:
+        return decimals
+    nearest = min(abs(low), abs(high))
+    return max(decimals, min(-math.floor(math.log10(nearest)), decimals + 3))
 
 
 def format_decimals(value: float, decimals: int | None) -> str:

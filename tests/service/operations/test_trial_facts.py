@@ -68,6 +68,8 @@ def test_counts_are_those_of_the_tables(served):
     assert "Updates that ended as done: 1." in say(facts, "updates")
     assert say(facts, "policy_versions")[0] == "Policy versions learned or loaded: 1."
     assert "The study file was the same throughout." in say(facts, "changes")
+    today = now().astimezone(served.settings.zone)
+    assert say(facts, "period")[1].startswith(f"Participants were registered from {today:%Y-%m-%d} to ")
 
 
 def test_the_open_part_holds_nothing_by_action_and_leaves_no_trace(served):

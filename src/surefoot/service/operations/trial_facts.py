@@ -17,7 +17,15 @@ from surefoot.checklists.facts import (
     describe_checks,
 )
 from surefoot.reports.numbers import format_percent
-from surefoot.service.database.schema import activations, decisions, policies, staff_actions, studies, updates
+from surefoot.service.database.schema import (
+    activations,
+    decisions,
+    participants,
+    policies,
+    staff_actions,
+    studies,
+    updates,
+)
 from surefoot.service.operations.board import BY_ACTION, BoardReport, Count, make_open_report, record_unblinding
 from surefoot.service.operations.export import EXPORTS, describe_collection, write_policies_text
 from surefoot.service.operations.verification import replay, verify
@@ -235,3 +243,9 @@ def _find_period(trial: Trial, connection: sa.Connection) -> Iterator[Fact]:
         days = [moment.astimezone(trial.settings.zone) for moment in (first, last)]
         zone = trial.settings.time_zone
         yield Fact(f"Decision points from {days[0]:%Y-%m-%d} to {days[1]:%Y-%m-%d} ({zone}).", "table decisions")
+    registered = participants.c.registered_at
+    first, last = connection.execute(sa.select(sa.func.min(registered), sa.func.max(registered))).one()
+    if first is not None:
+        days = [moment.astimezone(trial.settings.zone) for moment in (first, last)]
+        registrations = f"Participants were registered from {days[0]:%Y-%m-%d} to {days[1]:%Y-%m-%d}"
+        yield Fact(f"{registrations} ({trial.settings.time_zone}).", "table participants")
