@@ -136,10 +136,10 @@ def value(low, high, unit=STEPS):
 @pytest.mark.parametrize(
     ("low", "high", "sentence"),
     [
-        (0.5, 20.5, f"{WORTH}This is more than the logging policy, by 10 (0 to 20)."),
+        (0.5, 20.5, f"{WORTH}This is more than the logging policy, by 10.5 (0.5 to 20.5)."),
         (0.0, 20.0, f"{WORTH}{UNKNOWN} 10 (0 to 20)."),
         (-20.0, 0.0, f"{WORTH}{UNKNOWN} −10 (−20 to 0)."),
-        (-20.5, -0.5, f"{WORTH}This is less than the logging policy, by 10 (0 to 20)."),
+        (-20.5, -0.5, f"{WORTH}This is less than the logging policy, by 10.5 (0.5 to 20.5)."),
     ],
 )
 def test_more_less_or_nobody_knows(low, high, sentence):
