@@ -3,11 +3,14 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 
 from surefoot.service import dashboard
 from surefoot.service.access import RateLimiter
@@ -88,11 +91,12 @@ def create_app(trial: Trial, name: str = "", seals_to: str | None = None) -> Fas
         # Not by `include_router`, whose routers are searched twice for every request.
         app.router.routes.extend(router.routes)
     app.state.description = Description(app, trial)
-    for kind in (HTTPException, RequestValidationError, *DATABASE_FAULTS):
-        app.add_exception_handler(kind, _answer_error)
     headers = [*list_security_headers(), *([(b"x-surefoot-sandbox", b"true")] if sandbox else [])]
     size = 1024 * limits.body_kilobytes
-    app.add_middleware(RequestMiddleware, body_bytes=size, metrics=app.state.metrics, headers=headers)
+    # FastAPI would put two more layers around them, which have nothing left to do.
+    errors: Any = dict.fromkeys((HTTPException, RequestValidationError, *DATABASE_FAULTS), _answer_error)
+    answering = ExceptionMiddleware(AsyncExitStackMiddleware(app.router), handlers=errors)
+    app.middleware_stack = RequestMiddleware(answering, size, app.state.metrics, headers)
     return app
 
 

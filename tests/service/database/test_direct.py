@@ -1,10 +1,14 @@
 """Statements that go straight to the driver give what SQLAlchemy's own way gives: rows, types and errors."""
 
+import json
 import uuid
 
+import psycopg
 import pytest
 import sqlalchemy as sa
+from psycopg.pq import TransactionStatus
 
+from surefoot.service.database.databases import BEGIN_ALONE
 from surefoot.service.database.direct import DirectStatement, execute_text
 from surefoot.service.database.ledger import insert_decisions
 from surefoot.service.database.schema import decisions
@@ -14,6 +18,8 @@ from surefoot.service.trial.decisions import READ_POINTS, decide_batch, read_poi
 from surefoot.service.trial.participants import register_participant
 from tests.service.support.client import request
 
+IDLE = TransactionStatus.IDLE
+INTRANS = TransactionStatus.INTRANS
 AWKWARD = ["quote ' \" backslash \\ \\u0041 percent %(id)s :id", "ünï 漢 😀 \u2028", "\t\n{}[]"]
 
 
@@ -30,10 +36,7 @@ def test_rows_equal_those_of_sqlalchemy(decided):
     points = [("p1", 0), ("p1", 1), ("p2", 0), ("p3", 0), ("nobody", 5)]
     with decided.database.autocommit() as connection:
         direct = read_points(connection, points)
-        if connection.dialect.name == "postgresql":
-            given = {"ids": [person for person, _ in points], "indices": [index for _, index in points]}
-        else:
-            given = {"points": '[["p1",0],["p1",1],["p2",0],["p3",0],["nobody",5]]'}
+        given = {"points": json.dumps([{"participant_id": person, "decision_idx": index} for person, index in points])}
         rows = connection.execute(READ_POINTS.statements[connection.dialect.name], given).mappings().all()
     assert list(direct.values()) == [dict(row) for row in rows]
     kinds = [[type(value) for value in row.values()] for row in direct.values()]
@@ -74,7 +77,7 @@ def test_a_refused_decision_leaves_neither_a_row_nor_a_block(decided):
 
 def test_errors_are_sqlalchemys_and_tell_no_values(decided):
     statement = sa.text("SELECT * FROM nowhere WHERE id = :id")
-    direct = DirectStatement({"sqlite": statement, "postgresql": statement})
+    direct = DirectStatement("nowhere", {"sqlite": statement, "postgresql": statement})
     with decided.database.autocommit() as connection:
         with pytest.raises(sa.exc.DBAPIError) as caught:
             direct.execute(connection, {"id": "a participant"})
@@ -82,3 +85,47 @@ def test_errors_are_sqlalchemys_and_tell_no_values(decided):
             connection.execute(statement, {"id": "a participant"})
         assert "a participant" not in str(caught.value)
         assert execute_text(connection, "SELECT 1").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_group_of_decisions_sends_two_messages(decided, monkeypatch):
+    """The server plans nothing again, and the last message commits."""
+    sent = []
+    execute = psycopg.ClientCursor.execute
+
+    def keep(cursor, text, *arguments):
+        assert cursor.connection.info.transaction_status == (IDLE if not sent else INTRANS)
+        sent.append(text)
+        return execute(cursor, text, *arguments)
+
+    monkeypatch.setattr(psycopg.ClientCursor, "execute", keep)
+    monkeypatch.setattr(psycopg.Connection, "commit", lambda connection: sent.append(connection.info.transaction_status))
+    decide_batch(decided, [DecisionRequest(**request(participant, 1)) for participant in ("p1", "p2", "p3")])
+    read, write, status = sent
+    assert read.startswith(BEGIN_ALONE + "EXECUTE")
+    assert write.startswith("EXECUTE") and write.endswith("; COMMIT")
+    assert status == IDLE
+
+
+def test_prepared_statements_outlive_a_rollback(decided):
+    """The driver forgets its own after each, and the server with it."""
+    for index in (1, 2):
+        with pytest.raises(ZeroDivisionError), decided.database.transaction(alone=True) as connection:
+            for _ in range(10):
+                read_points(connection, [("p1", index)])
+                connection.execute(sa.select(decisions)).all()
+            raise ZeroDivisionError
+        assert decide_batch(decided, [DecisionRequest(**request("p1", index))])
+
+
+def test_the_connection_of_decisions_is_kept_until_an_error_or_the_end(decided):
+    with decided.database.decision_transaction() as connection:
+        kept = connection
+    with pytest.raises(ZeroDivisionError), decided.database.decision_transaction() as connection:
+        assert connection is kept
+        raise ZeroDivisionError
+    assert kept.closed
+    with decided.database.decision_transaction() as connection:
+        assert not connection.closed
+    decided.close()
+    assert connection.closed

@@ -17,6 +17,8 @@ import sqlalchemy as sa
 from surefoot.service import access, server
 from surefoot.service.api import requests
 from surefoot.service.app import create_app
+from surefoot.service.database import databases
+from surefoot.service.database.direct import execute_text
 from surefoot.service.operations import monitoring
 from surefoot.service.operations.monitoring import LineFormatter, make_log_settings, request_id
 from surefoot.service.trial.trial import open_trial
@@ -44,14 +46,16 @@ def is_away(client, caplog, cause):
 
 
 @sqlite_only
-def test_a_full_disk_is_not_ready_and_is_logged(client, caplog):
+def test_a_full_disk_is_not_ready_and_is_logged(client, caplog, monkeypatch):
     client.register("p1")
     assert client.get("/readyz").status_code == 200 and client.decide().status_code == 200
+    begin = databases._wait_to_write
 
-    @sa.event.listens_for(client.trial.database.engine, "checkout")
-    def fill_disk(connection, *_):
-        connection.execute("PRAGMA max_page_count = 1").close()
+    def fill_disk(connection):
+        execute_text(connection, "PRAGMA max_page_count = 1").close()
+        begin(connection)
 
+    monkeypatch.setattr(databases, "_wait_to_write", fill_disk)
     large = {"weather": 0.5, "engagement": 1.0, "place": "x" * 200}
     statuses = {client.decide(index=index, context=large).status_code for index in range(1, 40)}
     assert statuses == {200, 503}, "the pages that are there are filled first"

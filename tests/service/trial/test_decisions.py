@@ -199,8 +199,8 @@ def test_workers_that_decide_at_the_same_moment_take_turns(workers, monkeypatch)
     """Without turns both would read that the point is new, and the second would fail when it adds the point again."""
     read_points = decisions_module.read_points
 
-    def read_slowly(connection, points):
-        known = read_points(connection, points)
+    def read_slowly(connection, points, **options):
+        known = read_points(connection, points, **options)
         time.sleep(0.3)
         return known
 
@@ -231,11 +231,11 @@ def test_a_connection_that_ends_in_the_middle_of_a_decision_is_503(client, monke
     client.register("p1")
     original = getattr(decisions_module, step)
 
-    def end_connection(connection, *arguments):
+    def end_connection(connection, *arguments, **options):
         process = connection.scalar(sa.text("SELECT pg_backend_pid()"))
         with client.trial.database.autocommit() as other:
             assert other.scalar(sa.text(f"SELECT pg_terminate_backend({process})"))
-        return original(connection, *arguments)
+        return original(connection, *arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(decisions_module, step, end_connection)

@@ -213,34 +213,44 @@ class AuthenticatedRoute(APIRoute):
         if self.role != PUBLIC:
             options["openapi_extra"] = {"security": [{"key": []}]}
         super().__init__(path, endpoint, **options)
+        if asyncio.iscoroutinefunction(endpoint) and self.body_field is not None:
+            self._model: type[BaseModel] = get_type_hints(endpoint)["body"]
+            self.app = self._answer
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        is_async = asyncio.iscoroutinefunction(self.endpoint)
-        model: type[BaseModel] | None = get_type_hints(self.endpoint).get("body") if is_async else None
 
         async def handle_authenticated(request: Request) -> Response:
-            if self.role != PUBLIC:
-                request.state.caller = await authenticate(request, self.role)
-            kind = request.headers.get("content-type")
-            if kind is None:
-                # Nothing else is ever sent here.
-                request.scope["headers"] = [*request.scope["headers"], (b"content-type", JSON.encode())]
-            strict = StrictRequest(request.scope, request.receive)
-            if kind not in (None, JSON) and not JSON_TYPES.match(kind) and await strict.body():
-                raise ApiError(415, "unsupported_media_type", f"the body is JSON; send Content-Type: {JSON}")
-            if model is None or kind not in (None, JSON) or not await strict.body():
-                return await handle(strict)
-            try:
-                body = model.model_validate(await strict.json(), from_attributes=True)  # as FastAPI, for the same words
-            except ValidationError as error:
-                problems = error.errors(include_url=False)
-                located = [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
-                raise RequestValidationError(located) from error
-            response: Response = await self.endpoint(body, strict)
-            return response
+            return await handle(await self._admit(request.scope, request.receive))
 
         return handle_authenticated
+
+    async def _admit(self, scope: Any, receive: Any) -> "StrictRequest":
+        """The request, if its key may use the route and its body can be JSON."""
+        request = StrictRequest(scope, receive)
+        if self.role != PUBLIC:
+            request.state.caller = await authenticate(request, self.role)
+        kind = request.headers.get("content-type")
+        if kind is None:
+            # Nothing else is ever sent here.
+            scope["headers"] = [*scope["headers"], (b"content-type", JSON.encode())]
+            return StrictRequest(scope, receive)
+        if kind != JSON and not JSON_TYPES.match(kind) and await request.body():
+            raise ApiError(415, "unsupported_media_type", f"the body is JSON; send Content-Type: {JSON}")
+        return request
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        request = await self._admit(scope, receive)
+        try:
+            # As FastAPI, for the same words.
+            content = await request.json() if await request.body() else None
+            body = self._model.model_validate(content, from_attributes=True)
+        except ValidationError as error:
+            problems = error.errors(include_url=False)
+            located = [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
+            raise RequestValidationError(located) from error
+        response: Response = await self.endpoint(body, request)
+        await response(scope, receive, send)
 
 
 class KeyLookups:

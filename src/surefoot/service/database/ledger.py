@@ -23,7 +23,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from surefoot.service.database import schema
 from surefoot.service.database.clock import now, to_microseconds
-from surefoot.service.database.direct import DirectStatement
+from surefoot.service.database.direct import DirectStatement, execute_text
 from surefoot.service.database.schema import ledger, list_erasable
 
 SALT_BYTES = 16
@@ -45,21 +45,22 @@ _HASHES = {
 }
 _BLOCKS = {
     dialect: "INSERT INTO ledger (position, recorded_at, entries, hash) "  # noqa: S608 - our own words
-    f"SELECT coalesce(last.position, 0) + 1, :recorded_at, :entries, {chained} FROM (SELECT 1) AS always "
+    f"SELECT coalesce(last.position, 0) + 1, CAST(:recorded_at AS bigint), :entries, {chained} FROM (SELECT 1) AS always "
     "LEFT JOIN (SELECT position, hash FROM ledger ORDER BY position DESC LIMIT 1) AS last ON true"
     for dialect, chained in _HASHES.items()
 }
-CHAIN_BLOCK = DirectStatement({dialect: sa.text(block) for dialect, block in _BLOCKS.items()})
+CHAIN_BLOCK = DirectStatement("surefoot_chain_block", {dialect: sa.text(block) for dialect, block in _BLOCKS.items()})
 """Read the last block and add the next one in one statement."""
 _COLUMNS = ", ".join(schema.decisions.c.keys())
 _ADDED = (
     f"INSERT INTO decisions ({_COLUMNS}) "  # noqa: S608 - our own words
     f"SELECT {_COLUMNS} FROM json_populate_recordset(CAST(NULL AS decisions), CAST(:rows AS json))"
 )
-CHAIN_DECISIONS = DirectStatement({"postgresql": sa.text(f"WITH added AS ({_ADDED}) {_BLOCKS['postgresql']}")})
+CHAIN_DECISIONS = DirectStatement(
+    "surefoot_chain_decisions", {"postgresql": sa.text(f"WITH added AS ({_ADDED}) {_BLOCKS['postgresql']}")}
+)
 """The same with the decisions of the block, however many."""
-INSERT_DECISIONS = sa.insert(schema.decisions)
-"""Made once, so that every execution finds its compiled form."""
+_INSERT_DECISIONS = str(sa.insert(schema.decisions).compile(dialect=sqlite.dialect(paramstyle="named")))
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,12 @@ class Evidence:
     def digest(self, row: Mapping[Any, Any]) -> str:
         """Of the columns that stay."""
         values = {name: row[name] for name in self._hashed if row[name] is not None}
-        return _hash(self.kind, {name: self.forms.get(name, _plain)(value) for name, value in values.items()})
+        values |= {name: form(values[name]) for name, form in self.forms.items() if name in values}
+        return _hash(self.kind, values)
 
     def digest_content(self, row: Mapping[Any, Any]) -> str:
         """Of the columns that may be erased."""
-        content = {name: _plain(row[name]) for name in self.content if row[name] is not None}
+        content = {name: row[name] for name in self.content if row[name] is not None}
         return _hash(self.kind, row["salt"].hex(), content)
 
     def blanks(self, row_id: Any) -> dict[str, str | None]:
@@ -130,13 +132,12 @@ class Evidence:
         return f"{self.kind} {key[0]}" + (f" ({details})" if details else "")
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return to_microseconds(value)
-    return bytes(value).hex() if isinstance(value, bytes | memoryview) else value
+def _plain(value: datetime | bytes | memoryview) -> Any:
+    """What JSON does not know."""
+    return to_microseconds(value) if isinstance(value, datetime) else bytes(value).hex()
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True).encode
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True, default=_plain).encode
 
 
 def _hash(*values: Any) -> str:
@@ -283,20 +284,19 @@ def insert_new_recorded(connection: sa.Connection, kind: str, rows: list[dict[st
 
 
 def insert_decisions(connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
-    """Insert decisions with their block, in a transaction that has locked the ledger; PostgreSQL does both at once."""
-    block = _make_block([make_entry("decision", row) for row in rows])
+    """Insert decisions with their block, in a transaction that has locked the ledger: its last statement.
+
+    PostgreSQL inserts, extends the chain and commits in one message.
+    """
+    stored = [{**row, **{name: to_microseconds(row[name]) for name in schema.MOMENTS}} for row in rows]
+    block = _make_block([make_entry("decision", row) for row in stored])
     if connection.dialect.name == "postgresql":
-        text = json.dumps(rows, default=_to_postgresql, ensure_ascii=False)
-        CHAIN_DECISIONS.execute(connection, {**block, "rows": text})
+        text = json.dumps(stored, default=lambda salt: f"\\x{salt.hex()}", ensure_ascii=False)
+        CHAIN_DECISIONS.execute(connection, {**block, "rows": text}, after="; COMMIT")
     else:
-        # The driver takes a shorter way for a row than for a list of one.
-        connection.execute(INSERT_DECISIONS, rows if len(rows) > 1 else rows[0])
+        for row in stored:
+            execute_text(connection, _INSERT_DECISIONS, row)
         CHAIN_BLOCK.execute(connection, block)
-
-
-def _to_postgresql(value: Any) -> Any:
-    """A value that JSON does not know, as PostgreSQL reads it."""
-    return f"\\x{value.hex()}" if isinstance(value, bytes) else to_microseconds(value)
 
 
 def write_pending(connection: sa.Connection, *, locked: bool) -> None:

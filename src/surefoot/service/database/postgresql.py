@@ -77,6 +77,7 @@ def create_engine(url: sa.URL) -> tuple[sa.Engine, WeakSet[WatchedConnection]]:
         isolation_level="AUTOCOMMIT",  # transactions begin as `databases` says
         connect_args={
             "connect_timeout": POOL_SECONDS,
+            "prepare_threshold": None,  # with its own prepared statements the driver would drop those of `direct`
             "keepalives": 1,
             "keepalives_idle": SILENT_SECONDS,
             "keepalives_interval": 2,

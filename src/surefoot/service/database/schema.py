@@ -73,7 +73,7 @@ class DecisionRecord:
     def to_row(self) -> dict[str, Any]:
         """As the database holds it."""
         values = {name: getattr(self, name) for name in STORED}
-        return {name: to_json(value) if isinstance(value, list | dict) else value for name, value in values.items()}
+        return values | {name: to_json(values[name]) for name in WRITTEN}
 
 
 _hints = get_type_hints(DecisionRecord, include_extras=True)
@@ -82,6 +82,10 @@ KINDS = {field.name: get_args(_hints[field.name])[0] for field in fields(Decisio
 STORED: dict[str, Stored] = {name: get_args(_hints[name])[1] for name in KINDS}
 LISTS = tuple(name for name, kind in KINDS.items() if get_origin(kind) is list)
 """Fields that the database holds as JSON lists."""
+WRITTEN = tuple(name for name, kind in KINDS.items() if get_origin(kind) in (list, dict))
+"""Fields that the database holds as JSON."""
+MOMENTS = tuple(name for name, stored in STORED.items() if stored.type is Instant)
+"""Fields that the database holds as microseconds."""
 EXPORTED = {name: stored.export for name, stored in STORED.items() if stored.export is not None}
 REPLIED = {name: stored.reply for name, stored in STORED.items() if stored.reply is not None}
 DecisionReply: type[BaseModel] = create_model(

@@ -152,11 +152,11 @@ ROOM = 1_000_000
 
 
 def write_readiness(database: Database) -> None:
-    """Write one row to the disk in a transaction like those of decisions; raises what the database raises when it is full,
-    read-only or away."""
+    """Write one row to the disk by the connection of decisions; raises what the database raises when it is full, read-only
+    or away."""
     if database.is_sqlite and shutil.disk_usage(Path(str(database.engine.url.database)).parent).free < ROOM:
         raise ApiError(503, "disk_full", "the database's disk is full; make space")
-    with database.transaction(alone=True) as connection:
+    with database.decision_transaction() as connection:
         if schema_version(database, connection) != newest_schema_version():
             raise ApiError(503, "old_database", "the database has another schema version; run surefoot db upgrade")
         set_job(connection, "readiness", now())

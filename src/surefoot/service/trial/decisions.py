@@ -17,11 +17,11 @@ from secrets import token_bytes
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from surefoot.data.column_kinds import LARGEST_PLAUSIBLE
 from surefoot.service.database import schema
 from surefoot.service.database.clock import now
+from surefoot.service.database.databases import BEGIN_ALONE
 from surefoot.service.database.direct import DirectStatement
 from surefoot.service.database.ledger import SALT_BYTES, insert_decisions, insert_new_recorded
 from surefoot.service.database.schema import activations, decisions, outcomes, participant_events, participants
@@ -66,8 +66,8 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
     points = [(request.participant_id, request.decision_idx) for request in requests]
     accepted: dict[Point, DecisionRequest] = {}
     refused: dict[int, ApiError] = {}
-    with trial.database.transaction(alone=True) as connection:
-        known = read_points(connection, points)
+    with trial.database.decision_transaction(begun=False) as connection:
+        known = read_points(connection, points, begin=BEGIN_ALONE)
         standings = find_standings(trial.settings, connection, known)
         for number, (point, request) in enumerate(zip(points, requests, strict=True)):
             if known[point]["reply"] is None and point not in accepted:
@@ -84,10 +84,15 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
             new[point] = _draw(trial, request, standings[request.participant_id], observation, live, received)
         if new:
             insert_decisions(connection, list(new.values()))
-    return [
-        refused.get(number) or _repeat_reply(request, new.get(point, known[point]))
-        for number, (request, point) in enumerate(zip(requests, points, strict=True))
-    ]
+    replies: list[str | Exception] = []
+    for number, (request, point) in enumerate(zip(requests, points, strict=True)):
+        if number in refused:
+            replies.append(refused[number])
+        elif accepted.get(point) is request:
+            replies.append(new[point]["reply"])
+        else:
+            replies.append(_repeat_reply(request, new.get(point, known[point])))
+    return replies
 
 
 def _draw(
@@ -293,27 +298,26 @@ def find_live(known: Mapping[Point, Row]) -> tuple[int, datetime] | None:
     return None if row["live_id"] is None else (row["live_id"], row["live_since"])
 
 
-def read_points(connection: sa.Connection, points: Collection[Point]) -> dict[Point, Row]:
+def read_points(connection: sa.Connection, points: Collection[Point], *, begin: str = "") -> dict[Point, Row]:
     """One row per decision point: its participant, the last decision, an earlier reply to this point, the live policy."""
-    ordered = list(dict.fromkeys(points))
-    if connection.dialect.name == "postgresql":
-        given: dict[str, Any] = {"ids": [point[0] for point in ordered], "indices": [point[1] for point in ordered]}
-    else:
-        given = {"points": json.dumps(ordered)}
-    return {(row["participant_id"], row["decision_idx"]): row for row in READ_POINTS.execute(connection, given)}
+    ordered = [{"participant_id": participant, "decision_idx": index} for participant, index in dict.fromkeys(points)]
+    rows = READ_POINTS.execute(connection, {"points": json.dumps(ordered)}, before=begin)
+    return {(row["participant_id"], row["decision_idx"]): row for row in rows}
 
 
 def _unpack_for_sqlite() -> tuple[Any, Any, Any]:
     points = sa.func.json_each(sa.bindparam("points", type_=sa.Text)).table_valued("value", name="points")
-    participant = sa.func.json_extract(points.c.value, sa.literal_column("'$[0]'"), type_=sa.Text)
-    return points, participant, sa.func.json_extract(points.c.value, sa.literal_column("'$[1]'"), type_=sa.Integer)
+    participant, index = (
+        sa.func.json_extract(points.c.value, sa.literal_column(f"'$.{name}'"), type_=kind)
+        for name, kind in (("participant_id", sa.Text), ("decision_idx", sa.Integer))
+    )
+    return points, participant, index
 
 
 def _unpack_for_postgresql() -> tuple[Any, Any, Any]:
-    ids = sa.bindparam("ids", type_=postgresql.ARRAY(sa.Text))
-    indices = sa.bindparam("indices", type_=postgresql.ARRAY(sa.Integer))
     columns = (sa.column("participant_id", sa.Text), sa.column("decision_idx", sa.Integer))
-    points = sa.func.unnest(ids, indices).table_valued(*columns, name="points").render_derived()
+    given = sa.cast(sa.bindparam("points", type_=sa.Text), sa.JSON)
+    points = sa.func.json_to_recordset(given).table_valued(*columns, name="points").render_derived(with_types=True)
     return points, points.c.participant_id, points.c.decision_idx
 
 
@@ -346,7 +350,8 @@ def _make_query(points: Any, participant: Any, index: Any) -> sa.Select[Any]:
 
 
 READ_POINTS = DirectStatement(
-    {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_query(*_unpack_for_postgresql())}
+    "surefoot_read_points",
+    {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_query(*_unpack_for_postgresql())},
 )
 
 
