@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from surefoot import InputError
-from surefoot.experiments.engine import Experiment, Limit, Report, UnitProgress, keep_units, run_experiment
+from surefoot.experiments.engine import Experiment, Limit, Report, keep_units, run_experiment
 from surefoot.reports.figures import new_figure
 
 
@@ -23,7 +23,7 @@ TOY = Experiment("toy", "A toy", {"replicates": 4, "size": 9}, {"replicates": 2}
 
 
 def run(experiment, out, *, quick=False, seed=3):
-    return run_experiment(experiment, seed, out, quick=quick, jobs=1, progress=UnitProgress())
+    return run_experiment(experiment, seed, out, quick=quick, jobs=1)
 
 
 def test_an_experiment_writes_its_files_and_keeps_no_units(tmp_path):

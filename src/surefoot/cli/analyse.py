@@ -302,19 +302,12 @@ def show_personalisation(
     interruption.
     """
     from surefoot.data.frames import csv_text
-    from surefoot.experiments.engine import UnitProgress
     from surefoot.personalisation import check_personalisation
 
-    with application.explain_interruption(is_resumable=out is not None), application.print_fit_warnings():
+    interruption = application.explain_interruption(is_resumable=out is not None)
+    with interruption, application.print_fit_warnings(), application.show_units("personalised") as progress:
         result = check_personalisation(
-            study,
-            logs,
-            resamples=resamples,
-            seed=seed,
-            per_day=per_day,
-            folder=out,
-            jobs=jobs,
-            progress=UnitProgress("personalised"),
+            study, logs, resamples=resamples, seed=seed, per_day=per_day, folder=out, jobs=jobs, progress=progress
         )
     texts: dict[Path | None, str] = {csv: csv_text(result.to_frame("pyarrow"))}
     if out is not None:

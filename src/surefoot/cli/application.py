@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from surefoot.audit import Audit
     from surefoot.learning.methods import Method
+    from surefoot.numerics.parallel import Progress
     from surefoot.reports.summaries import ShownResult
     from surefoot.study.draft import Draft
 
@@ -177,26 +178,64 @@ def explain_interruption(*, is_resumable: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def show_progress(doing: str, done: str, *, pause: float = 0.0) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; elsewhere lines on standard error, at least `pause` seconds apart."""
-    if not sys.stderr.isatty():
-        last = time.monotonic()
-
-        def print_line(people: int, total: int) -> None:
-            nonlocal last
-            if time.monotonic() - last >= pause:
-                typer.echo(f"{done} {people:,} of {total:,} people", err=True)
-                last = time.monotonic()
-
-        yield print_line
+def show_progress(doing: str, done: str, *, pause: float = 0.0) -> Iterator[Progress]:
+    """Progress in people: a bar on a terminal, elsewhere lines on standard error, at least `pause` seconds apart."""
+    if sys.stderr.isatty():
+        with _show_bar(doing, "people") as update:
+            yield update
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    last = time.monotonic()
 
-    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("people"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    def print_line(people: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= pause:
+            typer.echo(f"{done} {people:,} of {total:,} people", err=True)
+            last = time.monotonic()
+
+    yield print_line
+
+
+@contextmanager
+def show_units(command: str) -> Iterator[Progress]:
+    """Progress in units of work: a bar on a terminal, elsewhere a line on standard error every ten seconds."""
+    if sys.stderr.isatty():
+        with _show_bar(command, "units") as update:
+            yield update
+        return
+    start = last = time.monotonic()
+    units = None
+    finished = earlier = 0
+
+    def print_line(done: int, total: int) -> None:
+        nonlocal units, finished, earlier, last
+        finished = done
+        now = time.monotonic()
+        if units is None:
+            units = total
+            earlier = done
+            typer.echo(f"{command}: {total} units of work" + (f", {done} of them done before" if done else ""), err=True)
+        elif now - last >= 10 and done < total:
+            left = (now - start) / (done - earlier) * (total - done)
+            typer.echo(f"{command}: {done} of {total}, about {left:.0f} s left", err=True)
+            last = now
+
+    try:
+        yield print_line
+    finally:
+        if units is not None:
+            typer.echo(f"{command}: {finished} of {units} units done", err=True)
+
+
+@contextmanager
+def _show_bar(doing: str, unit: str) -> Iterator[Progress]:
+    from rich import progress
+    from rich.console import Console
+
+    columns = (progress.TextColumn(doing), progress.BarColumn(), progress.MofNCompleteColumn(), progress.TextColumn(unit))
+    console = Console(stderr=True)
+    with progress.Progress(*columns, progress.TimeRemainingColumn(), console=console, transient=True) as bar:
         task = bar.add_task(doing, total=None)
-        yield lambda people, total: bar.update(task, completed=people, total=total)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def make_console() -> Console:

@@ -166,7 +166,6 @@ def rehearse(
     By default this is a first look of about a minute. With --out, the same command continues after an interruption. With
     more --trials, it adds to the finished ones.
     """
-    from surefoot.experiments.engine import UnitProgress
     from surefoot.rehearsal import rehearse, score_rehearsal
 
     if score is not None:
@@ -179,8 +178,9 @@ def rehearse(
         return
     typer.echo("rehearse: reading the pilot and fitting its people and effects", err=True)
     options: dict[str, Any] = {"trials": trials, "folder": out, "jobs": jobs, "engine": engine, "scheduler": scheduler}
-    with application.explain_interruption(is_resumable=out is not None), application.print_fit_warnings():
-        rehearsal = rehearse(pilot, study, plan, progress=UnitProgress("rehearse"), **options)
+    interruption = application.explain_interruption(is_resumable=out is not None)
+    with interruption, application.print_fit_warnings(), application.show_units("rehearse") as progress:
+        rehearsal = rehearse(pilot, study, plan, progress=progress, **options)
     if out is not None:
         rehearsal.save(out)
     source = application.name_source(pilot or Path("no pilot"), study) + (
@@ -230,7 +230,7 @@ def reproduce(
     Writes runs, tables, figures, a summary and a report to the folder. After an interruption, the same command continues.
     """
     from surefoot.experiments import coefficient_errors, long_run
-    from surefoot.experiments.engine import UnitProgress, run_experiment
+    from surefoot.experiments.engine import run_experiment
     from surefoot.experiments.paper import EXPERIMENTS, Settings
     from surefoot.experiments.paper_report import run_paper
     from surefoot.numerics.parallel import count_processes
@@ -242,7 +242,6 @@ def reproduce(
         require_known("experiment", name, known)
     # In the paper's order whatever the order of the arguments: the files are then the same.
     wanted = tuple(dict.fromkeys(sorted(experiments or EXPERIMENTS)))
-    progress = UnitProgress("reproduce")
     summary: dict[str, Any] = {}
     paper = Settings(
         experiments=tuple(name for name in wanted if name in EXPERIMENTS),
@@ -257,10 +256,12 @@ def reproduce(
     )
     if paper.experiments:
         paper.check()
-        summary = run_paper(paper, out, jobs=processes, progress=progress)
+        with application.show_units("reproduce") as progress:
+            summary = run_paper(paper, out, jobs=processes, progress=progress)
     titles = {}
     for experiment in (experiment for name in wanted for experiment in further.get(name, ())):
-        results = run_experiment(experiment, seed, out, quick=quick, jobs=processes, progress=progress)
+        with application.show_units("reproduce") as progress:
+            results = run_experiment(experiment, seed, out, quick=quick, jobs=processes, progress=progress)
         summary[experiment.name] = results
         titles[experiment.name] = experiment.title
     if as_json:

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import shutil
-import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +20,7 @@ from surefoot.atomic_files import atomic_write, json_text, write_texts
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.learning.methods import Method, method
-from surefoot.numerics.parallel import run_in_processes
+from surefoot.numerics.parallel import Progress, run_in_processes
 from surefoot.reports.numbers import format_number, format_signed
 from surefoot.version import __version__
 
@@ -116,7 +114,7 @@ def _run_replicate(replicate: Replicate, run: Callable[[int, Parameters], list[R
 
 
 def run_experiment(
-    experiment: Experiment, seed: int, out: Path, *, quick: bool, jobs: int, progress: "UnitProgress"
+    experiment: Experiment, seed: int, out: Path, *, quick: bool, jobs: int, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Run every replicate, write `NAME.*` into the folder, and return the summary, which is also `NAME.json`.
 
@@ -207,66 +205,22 @@ def run_units(
     folder: Path,
     *,
     jobs: int,
-    progress: "UnitProgress",
+    progress: Progress | None = None,
     elsewhere: Callable[[list[Any], Callable[[Any], Any]], Iterator[tuple[Any, Any]]] | None = None,
 ) -> list[Any]:
     """The results of `work` for every unit, in their order; finished units stay in the folder as JSON, by their `name`.
 
-    `elsewhere` does the units on other machines, in any order, instead of `jobs` processes on this one.
+    `elsewhere` does the units on other machines, in any order, instead of `jobs` processes on this one. `progress` is also
+    called at the beginning, with the number of units that were finished before.
     """
+    report = progress or (lambda done, total: None)
     files = {unit.name: folder / f"{unit.name}.json" for unit in units}
     missing = [unit for unit in units if not files[unit.name].exists()]
-    progress.begin(len(units) - len(missing), len(units))
-    try:
-        local = ((unit, work(unit)) for unit in missing) if jobs == 1 else run_in_processes(missing, work, jobs)
-        for unit, result in local if elsewhere is None else elsewhere(missing, work):
-            # Python writes a float so that it reads back as the same float; NaN is written as NaN.
-            write_texts({files[unit.name]: json.dumps(result)})
-            progress.advance()
-    finally:
-        progress.end()
+    finished = len(units) - len(missing)
+    report(finished, len(units))
+    local = ((unit, work(unit)) for unit in missing) if jobs == 1 else run_in_processes(missing, work, jobs)
+    for number, (unit, result) in enumerate(local if elsewhere is None else elsewhere(missing, work), start=finished + 1):
+        # Python writes a float so that it reads back as the same float; NaN is written as NaN.
+        write_texts({files[unit.name]: json.dumps(result)})
+        report(number, len(units))
     return [json.loads(file.read_text(encoding="utf-8")) for file in files.values()]
-
-
-class UnitProgress:
-    """Progress on standard error: a bar on a terminal, elsewhere a line every ten seconds; silent without a command."""
-
-    def __init__(self, command: str = "") -> None:
-        self._command = command
-        self._bar: Any = None
-
-    def begin(self, done: int, total: int) -> None:
-        self._done = self._begun = done
-        self._total = total
-        self._start = self._last = time.monotonic()
-        if self._command and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._bar.add_task(self._command, total=total, completed=done)
-            self._bar.start()
-        else:
-            self._print(f"{total} units of work" + (f", {done} of them done before" if done else ""))
-
-    def advance(self) -> None:
-        self._done += 1
-        now = time.monotonic()
-        if self._bar is not None:
-            self._bar.advance(0)
-        elif now - self._last >= 10 and self._done < self._total:
-            left = (now - self._start) / (self._done - self._begun) * (self._total - self._done)
-            self._print(f"{self._done} of {self._total}, about {left:.0f} s left")
-            self._last = now
-
-    def end(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-        else:
-            self._print(f"{self._done} of {self._total} units done")
-
-    def _print(self, text: str) -> None:
-        if self._command:
-            print(f"{self._command}: {text}", file=sys.stderr, flush=True)

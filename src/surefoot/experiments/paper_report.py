@@ -17,9 +17,10 @@ from pyarrow import parquet
 
 from surefoot.atomic_files import atomic_write, write_texts
 from surefoot.experiments import paper
-from surefoot.experiments.engine import UnitProgress, keep_units, render_page, run_units
+from surefoot.experiments.engine import keep_units, render_page, run_units
 from surefoot.experiments.paper import ELRAR, FILTER_NAMES, JUDGED, SCENES, TYPES, Cell, Results, Scene, Settings
 from surefoot.inference.intervals import mean_interval
+from surefoot.numerics.parallel import Progress
 from surefoot.reports.figures import BLUE, GREEN, GREY, LEGEND, ORANGE, label_axes, new_figure
 from surefoot.reports.render import inline_svg, render, save_svg
 from surefoot.simulators.measures import reference_policies
@@ -44,7 +45,7 @@ MEASURES = {
 VERSIONS = ("surefoot", "numpy", "scipy", "array-api-compat", "matplotlib")
 
 
-def run_paper(settings: Settings, out: Path, *, jobs: int, progress: UnitProgress) -> dict[str, Any]:
+def run_paper(settings: Settings, out: Path, *, jobs: int, progress: Progress | None = None) -> dict[str, Any]:
     """Run the units, write everything, and return the summary; an interrupted run continues."""
     start = time.monotonic()
     with keep_units(out, asdict(settings)) as folder:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
-from surefoot.experiments.engine import UnitProgress, keep_units, run_units
-from surefoot.numerics.parallel import count_processes
+from surefoot.experiments.engine import keep_units, run_units
+from surefoot.numerics.parallel import Progress, count_processes
 from surefoot.personalisation.result import Personalisation, average_certainty
 from surefoot.policies.policies import Policies
 from surefoot.rehearsal import Candidate, PilotModel, TrialDesign, fit_pilot, run_trials
@@ -52,7 +52,7 @@ def check_personalisation(
     per_day: int | None = None,
     folder: str | Path | None = None,
     jobs: int = 0,
-    progress: UnitProgress | None = None,
+    progress: Progress | None = None,
 ) -> Personalisation:
     """Test whether a trial's algorithm learned more about people than by chance.
 
@@ -78,7 +78,7 @@ def check_personalisation(
     jobs
         Processes; 0 means one for every core. Never changes a number.
     progress
-        Informed of every finished block of resamples.
+        Called with the number of finished blocks of resamples, and of all.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def check_personalisation(
     blocks = [Block(first, min(BLOCK, resamples - first)) for first in range(0, resamples, BLOCK)]
     with _open_folder(folder, stage) as units:
         work = partial(run_block, stage=stage)
-        results = run_units(blocks, work, units, jobs=count_processes(jobs), progress=progress or UnitProgress())
+        results = run_units(blocks, work, units, jobs=count_processes(jobs), progress=progress)
     return Personalisation(
         participants=read.logs.participants,
         certainty=read.logs.pad_rows(certainty),

@@ -14,12 +14,8 @@ from pydantic import Field, model_validator
 from surefoot.errors import InputError
 from surefoot.study import Study
 from surefoot.study.model import MethodChoice
-from surefoot.study.toml_file import Finite, Probability, Section, parse_toml, read_text
+from surefoot.study.toml_file import Count, Finite, NotNegative, Positive, Probability, Section, Text, parse_toml, read_text
 
-Count = Annotated[int, Field(ge=1)]
-Name = Annotated[str, Field(min_length=1)]
-Positive = Annotated[Finite, Field(gt=0)]
-NotNegative = Annotated[Finite, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 COIN = "coin"
@@ -126,7 +122,7 @@ class Candidate:
 class CandidatePlan(MethodChoice):
     """`[[candidate]]`: a method as `[method]` of a study names it, with a label."""
 
-    label: Name | None = None
+    label: Text | None = None
 
 
 class PeoplePlan(Section):
@@ -177,13 +173,13 @@ class Environment(Section):
     'effect 0.3, fading'
     """
 
-    name: Name | None = None
+    name: Text | None = None
     """In tables; by default made from the effects."""
     effect: Finite | None = None
     """Change of the mean outcome by a prompt, in its standard deviations at available decision points."""
     pilot: bool = False
     """The pilot's effects, now and later, with their uncertainty, instead of `effect`."""
-    gymnasium: Name | None = None
+    gymnasium: Text | None = None
     """Instead: the id of a Gymnasium environment, whose people and effects replace the pilot."""
     parameters: tuple[dict[str, Any], ...] = ()
     """Keyword arguments of the Gymnasium environment, which people take in turn."""

@@ -18,10 +18,10 @@ from surefoot.data.log_table import LogFile
 from surefoot.data.trajectories import Trajectories
 from surefoot.effects.study_effects import plan_primary_effect
 from surefoot.errors import InputError, require_known
-from surefoot.experiments.engine import UnitProgress, run_units
+from surefoot.experiments.engine import run_units
 from surefoot.fitting.parts import hash_arrays
 from surefoot.log_checks import Check, check_logs
-from surefoot.numerics.parallel import count_processes, run_on_cluster
+from surefoot.numerics.parallel import Progress, count_processes, run_on_cluster
 from surefoot.rehearsal.gymnasium_model import EnvironmentModel, import_environments
 from surefoot.rehearsal.model_checks import PilotChecks, check_pilot_model
 from surefoot.rehearsal.pilot_effects import RESAMPLES, PilotEffects
@@ -49,7 +49,7 @@ def rehearse(
     jobs: int = 0,
     engine: str = "processes",
     scheduler: str | None = None,
-    progress: UnitProgress | None = None,
+    progress: Progress | None = None,
 ) -> Rehearsal:
     """Simulate trials of every candidate in every environment, and recommend one or none.
 
@@ -71,7 +71,7 @@ def rehearse(
     engine, scheduler
         `processes` on this machine, or `dask` with the address of a scheduler (without it a cluster on this machine).
     progress
-        Informed of every finished block.
+        Called with the number of finished blocks, and of all.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def rehearse(
     with tempfile.TemporaryDirectory(prefix="surefoot-rehearsal-") as temporary:
         stored = Path(temporary) if folder is None else open_folder(Path(folder), manifest)
         run = partial(run_block, stage=stage)
-        units = run_units(blocks, run, folder=stored, jobs=workers, progress=progress or UnitProgress(), elsewhere=cluster)
+        units = run_units(blocks, run, folder=stored, jobs=workers, progress=progress, elsewhere=cluster)
         results = dict(zip(blocks, units, strict=True))
 
     def collect(number: int, kind: str) -> list[Any]:

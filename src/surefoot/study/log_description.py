@@ -24,7 +24,7 @@ from surefoot.screening.screen import DETECTORS
 from surefoot.screening.stuck import Stuck
 from surefoot.screening.units import Units
 from surefoot.study.collection_section import CollectionSection
-from surefoot.study.toml_file import Finite, KeyedError, Probability, Range, Section, Text, Words
+from surefoot.study.toml_file import Count, Finite, KeyedError, Positive, Probability, Range, Section, Text, Words
 
 LOGARITHM = re.compile(r"log\(\s*x\s*(?:([+-])\s*(\d+(?:\.\d*)?|\.\d+))?\s*\)")
 Codings = tuple[str | int | float, ...]
@@ -35,7 +35,7 @@ class FileSection(Section):
 
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     """Between columns; by default a comma, and a tab in .tsv."""
-    header_rows: Annotated[int, Field(ge=1)] = 1
+    header_rows: Count = 1
     """Rows before the first decision point; the first names the columns, the others are not read. Qualtrics writes 3."""
     ragged: bool = False
     """Whether rows may end early: the cells that they leave out are missing. Empty fields beyond the header are ignored."""
@@ -95,7 +95,7 @@ class Scaling(Section):
 
     centre: Finite = 0.0
     """The value that becomes 0."""
-    scale: Annotated[Finite, Field(gt=0)] = 1.0
+    scale: Positive = 1.0
     """The distance from the centre that becomes 1."""
 
 

@@ -18,7 +18,7 @@ from surefoot.reports.numbers import OutcomeUnit
 from surefoot.reports.summaries import Overview, Shown
 from surefoot.study.log_description import LogDescription
 from surefoot.study.log_reader import StudyLogs, read_logs
-from surefoot.study.toml_file import Finite, KeyedError, Probability, Section, explain_error, parse_toml, read_text
+from surefoot.study.toml_file import Finite, KeyedError, Positive, Probability, Section, explain_error, parse_toml, read_text
 from surefoot.study.trial_section import EffectsSection, MonitoringSection, TrialSection
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class CoefficientPrior(Section):
 
     mean: Finite = 0.0
     """The prior mean, in the outcome's units."""
-    scale: Annotated[Finite, Field(gt=0)]
+    scale: Positive
     """The prior standard deviation."""
 
 

@@ -60,7 +60,10 @@ def _check_range(value: Any) -> Any:
     return tuple(value)
 
 
+Count = Annotated[int, Field(ge=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+NotNegative = Annotated[Finite, Field(ge=0)]
+Positive = Annotated[Finite, Field(gt=0)]
 Range = Annotated[tuple[Finite, Finite], BeforeValidator(_check_range)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(min_length=1)]

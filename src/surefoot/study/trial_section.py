@@ -8,13 +8,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from surefoot.study.toml_file import Finite, Probability, Section, Words
+from surefoot.study.toml_file import Count, Finite, NotNegative, Positive, Probability, Section, Words
 
 ClockTime = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
-Count = Annotated[int, Field(ge=1)]
-Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Address = Annotated[str, Field(pattern=r"^[^@\s<>,;]+@[^@\s<>,;]+$", max_length=254)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Url = Annotated[str, Field(pattern=r"^https?://[^\s]+$")]
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -110,12 +107,12 @@ class MonitoringSection(Section):
     """Sending nothing, or every action with the same probability."""
     futility: Finite | None = None
     """The smallest effect of sending something that is worth having; prompts are futile when it is smaller."""
-    burden: Annotated[Finite, Field(gt=0)] | None = None
+    burden: Positive | None = None
     """The most prompts a participant should get per day, on average over everybody."""
     sequence: Literal["bounded", "asymptotic"] | None = None
     """`bounded` uses the range of the outcome and is valid for any number of decision points; by default where the outcome
     has a `range` or `winsorise`."""
-    wait_hours: Hours | None = None
+    wait_hours: Positive | None = None
     """Hours after a decision point at which the outcome known by then is taken for good; by default `outcome_hours`."""
 
 
@@ -150,15 +147,15 @@ class GuardRails(Section):
 class Alerts(Section):
     """When and how the trial team is alerted; passwords and secrets come from the environment."""
 
-    no_data_hours: Hours = 24
+    no_data_hours: Positive = 24
     """Hours without a decision after which the team is alerted."""
     max_fallback_share: Probability = 0.2
     """Largest share of the available decision points of the last 24 hours that the fallback may have decided."""
-    silent_days: Hours = 2
+    silent_days: Positive = 2
     """Days without a decision point of a participant, who is not paused, after which the team is alerted."""
-    backup_hours: Hours = 26
+    backup_hours: Positive = 26
     """Hours without a backup after which the team is alerted."""
-    seal_hours: Hours = 26
+    seal_hours: Positive = 26
     """Hours without a seal after which the team is alerted."""
     disk_gigabytes: NotNegative = 1
     """The team is alerted when a disk of the trial has less space left."""
@@ -289,11 +286,11 @@ class TrialSection(Section):
     """Of the update time and of "today"."""
     policy_days: Annotated[float, Field(gt=0)] = 14
     """Days after which a live policy is stale: the fallback decides."""
-    day_boundary: Annotated[int, Field(ge=1)] | ClockTime | None = None
+    day_boundary: Count | ClockTime | None = None
     """Decision points a day, or, for logs with timestamps, the clock time at which a day begins."""
     max_gap: Count = 1
     """With a long-run horizon: the largest distance of decision points that still count as consecutive."""
-    outcome_hours: Hours = 48
+    outcome_hours: Positive = 48
     """Hours after its decision point in which an outcome counts; a later one is recorded as late."""
     activation: Literal["automatic", "manual"] = "automatic"
     """Whether an update that passed the guard rails is put to use without a person."""
@@ -302,7 +299,7 @@ class TrialSection(Section):
     points where `day_boundary` is the number a day, else one minute; 0: only equal timestamps are refused."""
     learn_from_withdrawn: bool = False
     """Whether the data of a participant before withdrawing still count in later updates."""
-    keep_days: Hours | None = None
+    keep_days: Positive | None = None
     """Days after which contexts and outcomes are erased; None: they are kept."""
     key_days: Annotated[float, Field(gt=0, le=36_500)] = 365
     """Days after which a new API key expires."""
