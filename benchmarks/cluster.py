@@ -29,7 +29,7 @@ from surefoot.data.locations import Url
 from surefoot.fitting import fit_study
 from surefoot.fitting.folder import PartWriter
 from surefoot.fitting.parts import LogGroups, fit_part
-from surefoot.numerics.parallel import run_in_processes
+from surefoot.numerics.parallel import open_processes
 
 THREADS = ("SUREFOOT_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
@@ -99,7 +99,8 @@ def main():
     cores, files = len(os.sched_getaffinity(0)), asked.people // PER_FILE
     logs, fitted = asked.folder.resolve() / f"logs-{asked.people}", asked.folder.resolve() / "fitted"
     logs.mkdir(parents=True, exist_ok=True)
-    list(run_in_processes(range(files), partial(make_file, logs), cores))
+    with open_processes(cores) as run:
+        list(run(range(files), partial(make_file, logs)))
     found = {}
     for workers in asked.workers:
         found[workers] = measure_fit(logs, fitted, workers)

@@ -19,7 +19,7 @@ import numpy as np
 import surefoot as sf
 from benchmarks.million import PER_FILE, STUDY, make_file
 from surefoot.fitting import fit_study
-from surefoot.numerics.parallel import run_in_processes
+from surefoot.numerics.parallel import open_processes
 
 
 def seconds(logs, out, cores):
@@ -42,7 +42,8 @@ def main():
     for folder in (everyone, tenth):
         folder.mkdir(parents=True, exist_ok=True)
     files = asked.people // PER_FILE
-    list(run_in_processes(range(files), partial(make_file, everyone), cores))
+    with open_processes(cores) as run:
+        list(run(range(files), partial(make_file, everyone)))
     for path in sorted(everyone.glob("*.parquet"))[: max(1, files // 10)]:
         if not (tenth / path.name).exists():
             os.link(path, tenth / path.name)

@@ -40,14 +40,10 @@ class ColumnSummary:
 
     @classmethod
     def of(cls, name: str, cells: pa.Array, settings: log_columns.FileSettings = log_columns.PLAIN) -> "ColumnSummary":
-        cells = log_columns.LogColumn(
-            name, log_columns.settle_missing(cells, log_columns.MISSING), settings=settings
-        ).plain_numbers()
-        if (
-            cells.type in log_columns.TEXT_TYPES
-            and cells.null_count < len(cells)
-            and log_columns.first_failure(cells, pa.float64()) is None
-        ):
+        settled = log_columns.settle_missing(cells, log_columns.MISSING)
+        cells = log_columns.LogColumn(name, settled, settings=settings).plain_numbers()
+        is_text = cells.type in log_columns.TEXT_TYPES and cells.null_count < len(cells)
+        if is_text and log_columns.first_failure(cells, pa.float64()) is None:
             cells = cells.cast(pa.float64())
         numbers = None
         levels: list[str] = []
@@ -393,11 +389,8 @@ class YesNo(VariableKind):
     def recognize(cls, summary: ColumnSummary) -> Self | None:
         if summary.numbers is not None:
             return cls() if summary.numbers.size and np.isin(summary.numbers, (0, 1)).all() else None
-        return (
-            cls()
-            if summary.levels and all(level.lower() in (*log_columns.YES, *log_columns.NO) for level in summary.levels)
-            else None
-        )
+        words = {level.lower() for level in summary.levels}
+        return cls() if words and words <= {*log_columns.YES, *log_columns.NO} else None
 
 
 def recognize_kind(summary: ColumnSummary) -> VariableKind | None:

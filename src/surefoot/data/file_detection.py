@@ -62,11 +62,8 @@ def detect_time_format(cells: pa.Array) -> list[str]:
     """The formats of strptime that fit all times of a column; none for numbers and for ISO 8601."""
     cells = cells.drop_null()
     known = (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
-    if (
-        cells.type not in log_columns.TEXT_TYPES
-        or not len(cells)
-        or any(log_columns.first_failure(cells, kind) is None for kind in known)
-    ):
+    is_text = cells.type in log_columns.TEXT_TYPES and len(cells)
+    if not is_text or any(log_columns.first_failure(cells, kind) is None for kind in known):
         return []
     formats = [day + clock for day in (*DAYS, *MONTH_NAMES) for clock in CLOCKS]
     return [layout for layout in formats if not pc.strptime(cells, format=layout, unit="us", error_is_null=True).null_count]

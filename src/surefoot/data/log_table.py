@@ -233,9 +233,7 @@ class LogFile:
             if time is not None and pa.types.is_timestamp(time.type):
                 # Files may differ in unit and zone.
                 columns[layout.time] = to_microseconds(time, layout.time)
-            elif (
-                time is not None and not self.is_parquet and time.type in TEXT_TYPES and layout.settings.time_format is None
-            ):
+            elif time is not None and not self.is_parquet and time.type in TEXT_TYPES and not layout.settings.time_format:
                 # Numbers if all times are.
                 plain = LogColumn(layout.time, time, settings=layout.settings).plain_numbers()
                 kind = next((kind for kind in (pa.int64(), pa.float64()) if first_failure(plain, kind) is None), None)

@@ -170,20 +170,14 @@ class Trajectories(Shown):
         """Numbers about every state variable and the outcome, at available decision points: a frame with a row for each."""
         values = np.column_stack([self.state, self.outcome])[self.available]
         present = [column[~np.isnan(column)] for column in values.T]
-        numbers: dict[str, Callable[[NDArray[np.float64]], Any]] = {
-            "mean": np.mean,
-            "min": np.min,
-            "median": np.median,
-            "max": np.max,
-        }
         data: dict[str, Any] = {
             "variable": [*self.state_names, self.names.outcome],
             "present": [len(column) for column in present],
             "missing": [len(values) - len(column) for column in present],
             "sd": [float(column.std(ddof=1)) if column.size > 1 else np.nan for column in present],
         }
-        for name, measure in numbers.items():
-            data[name] = [float(measure(column)) if column.size else np.nan for column in present]
+        for name in ("mean", "min", "median", "max"):
+            data[name] = [float(getattr(np, name)(column)) if column.size else np.nan for column in present]
         return make_frame(data, self.backend)
 
     @property

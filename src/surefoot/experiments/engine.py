@@ -5,7 +5,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from surefoot.atomic_files import atomic_write, json_text, write_texts
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.learning.methods import Method, method
-from surefoot.numerics.parallel import Progress, run_in_processes
+from surefoot.numerics.parallel import Progress, Run, open_processes, run_in_turn
 from surefoot.reports.numbers import format_number, format_signed
 from surefoot.version import __version__
 
@@ -206,21 +206,23 @@ def run_units(
     *,
     jobs: int,
     progress: Progress | None = None,
-    elsewhere: Callable[[list[Any], Callable[[Any], Any]], Iterator[tuple[Any, Any]]] | None = None,
+    workers: AbstractContextManager[Run] | None = None,
 ) -> list[Any]:
     """The results of `work` for every unit, in their order; finished units stay in the folder as JSON, by their `name`.
 
-    `elsewhere` does the units on other machines, in any order, instead of `jobs` processes on this one. `progress` is also
-    called at the beginning, with the number of units that were finished before.
+    `workers`, such as those of a cluster, replace the `jobs` processes of this machine. `progress` is also called at the
+    beginning, with the number of units that were finished before.
     """
     report = progress or (lambda done, total: None)
     files = {unit.name: folder / f"{unit.name}.json" for unit in units}
     missing = [unit for unit in units if not files[unit.name].exists()]
     finished = len(units) - len(missing)
     report(finished, len(units))
-    local = ((unit, work(unit)) for unit in missing) if jobs == 1 else run_in_processes(missing, work, jobs)
-    for number, (unit, result) in enumerate(local if elsewhere is None else elsewhere(missing, work), start=finished + 1):
-        # Python writes a float so that it reads back as the same float; NaN is written as NaN.
-        write_texts({files[unit.name]: json.dumps(result)})
-        report(number, len(units))
+    if workers is None:
+        workers = nullcontext(run_in_turn) if jobs == 1 else open_processes(min(jobs, max(1, len(missing))))
+    with workers as run:
+        for number, (unit, result) in enumerate(run(missing, work), start=finished + 1):
+            # Python writes a float so that it reads back as the same float; NaN is written as NaN.
+            write_texts({files[unit.name]: json.dumps(result)})
+            report(number, len(units))
     return [json.loads(file.read_text(encoding="utf-8")) for file in files.values()]

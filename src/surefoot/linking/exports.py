@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from surefoot.errors import InputError
-from surefoot.linking.profiles import PROFILES, ExportFile, Profile, Streams, list_export_files
+from surefoot.linking.profiles import PROFILES, ExportFile, Streams, list_export_files
 
 MOST_EXAMINED = 200
 """Files of a folder by which its profile is found."""
@@ -51,7 +51,21 @@ class Export:
 
 def find_profile(path: str | Path) -> Match | None:
     """The profile that fits a file, a folder or a zip archive, by columns and structure; None if none does."""
-    return _find_match(list_export_files(Path(path)))
+    files = list_export_files(Path(path))
+    step = max(1, len(files) // MOST_EXAMINED)
+    reasons: dict[str, str] = {}
+    fitting: Counter[str] = Counter()
+    for file in files[::step]:
+        for name in PROFILES:
+            reason = PROFILES.find(name).recognize(file)
+            if reason is not None:
+                fitting[name] += 1
+                reasons.setdefault(name, reason)
+    if not fitting:
+        return None
+    name, *others = [name for name, _ in fitting.most_common()]
+    profile = PROFILES.find(name)
+    return Match(name, profile.title, reasons[name], tuple(others), profile.holds_decisions)
 
 
 def read_export(path: str | Path, profile: str | None = None) -> Export:
@@ -75,16 +89,22 @@ def read_export(path: str | Path, profile: str | None = None) -> Export:
     ('fitabase', [3, None])
     """
     path = Path(path)
-    files = list_export_files(path)
     if profile is None:
-        profile = _choose_profile(path, files)
+        profile = _choose_profile(path)
     reader = PROFILES.find(profile)
     streams = Streams()
-    reason = _read_files(files, reader, streams)
-    if reason is None:
+    reasons = []
+    for file in list_export_files(path):
+        reason = reader.recognize(file)
+        if reason is None:
+            streams.leave_out(f"lines of {file.name}, which is in another form", _count_lines(file))
+        else:
+            reasons.append(reason)
+            reader.read(file, streams)
+    if not reasons:
         raise InputError(f"{path}: nothing in it is as {reader.title} writes it; leave out profile = '{profile}'")
     left_out = dict(streams.left_out)
-    export = Export(profile, "; ".join([reason, *streams.notes]), streams.join(), left_out, streams.rows_in)
+    export = Export(profile, "; ".join([reasons[0], *streams.notes]), streams.join(), left_out, streams.rows_in)
     if export.rows_out + sum(left_out.values()) != export.rows_in:
         raise RuntimeError(
             f"profile '{profile}' lost rows of {path}: {export.rows_in} in, {export.rows_out} out, {left_out}"
@@ -95,44 +115,14 @@ def read_export(path: str | Path, profile: str | None = None) -> Export:
     return export
 
 
-def _choose_profile(path: Path, files: list[ExportFile]) -> str:
-    match = _find_match(files)
+def _choose_profile(path: Path) -> str:
+    match = find_profile(path)
     if match is None:
         known = ", ".join(PROFILES.find(name).title for name in PROFILES)
         raise InputError(f"{path}: no profile fits; known are {known}. Write a table with participant and time instead")
     if match.rivals:
         raise InputError(f"{path}: {match}; say which with profile = '{match.profile}', or read the files one by one")
     return match.profile
-
-
-def _read_files(files: list[ExportFile], reader: Profile, streams: Streams) -> str | None:
-    """Add the rows of all files of the profile; why the first of them fits, or None."""
-    reasons = []
-    for file in files:
-        reason = reader.recognize(file)
-        if reason is None:
-            streams.leave_out(f"lines of {file.name}, which is in another form", _count_lines(file))
-        else:
-            reasons.append(reason)
-            reader.read(file, streams)
-    return reasons[0] if reasons else None
-
-
-def _find_match(files: list[ExportFile]) -> Match | None:
-    step = max(1, len(files) // MOST_EXAMINED)
-    reasons: dict[str, str] = {}
-    fitting: Counter[str] = Counter()
-    for file in files[::step]:
-        for name in PROFILES:
-            reason = PROFILES.find(name).recognize(file)
-            if reason is not None:
-                fitting[name] += 1
-                reasons.setdefault(name, reason)
-    if not fitting:
-        return None
-    name, *others = [name for name, _ in fitting.most_common()]
-    profile = PROFILES.find(name)
-    return Match(name, profile.title, reasons[name], tuple(others), profile.holds_decisions)
 
 
 def _count_lines(file: ExportFile) -> int:

@@ -111,10 +111,9 @@ def _run_on(executor: Executor, items: Sequence[Any], work: Callable[[Any], Any]
         yield running.pop(future), future.result()
 
 
-def run_in_processes(items: Sequence[Item], work: Callable[[Item], Result], processes: int) -> Iterator[tuple[Item, Result]]:
-    """Yield every item with the result of `work`, in the order in which the work ends."""
-    with open_processes(min(processes, max(1, len(items)))) as run:
-        yield from run(items, work)
+def run_in_turn(items: Sequence[Any], work: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+    """A `Run` in this process."""
+    return ((item, work(item)) for item in items)
 
 
 def _begin_worker() -> None:
@@ -166,12 +165,6 @@ def open_cluster(scheduler: str | None) -> Iterator[Run]:
             ) from error
         executor = client.get_executor(pure=False, retries=RETRIES)
         yield lambda items, work: _run_on(executor, items, partial(_work_alone, work))
-
-
-def run_on_cluster(items: Sequence[Item], work: Callable[[Item], Any], scheduler: str | None) -> Iterator[tuple[Item, Any]]:
-    """Yield every item with the result of `work` on a worker of a cluster, in the order in which the work ends."""
-    with open_cluster(scheduler) as run:
-        yield from run(items, work)
 
 
 def _work_alone(work: Callable[[Item], Any], item: Item) -> Any:

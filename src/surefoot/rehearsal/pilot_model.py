@@ -580,9 +580,7 @@ def from_study(
         numbers = [study.state_names.index(column) for column in study.state_columns[name]]
         kind = variable.variable_kind
         if kind.is_measured:
-            low, high = (
-                kind.range if kind.range is not None else (kind.centre - 3 * kind.scale, kind.centre + 3 * kind.scale)
-            )
+            low, high = kind.range or (kind.centre - 3 * kind.scale, kind.centre + 3 * kind.scale)
             # Three standard deviations on either side fill the range.
             values = (low + high) / 2 + (high - low) / 6 * wander(0.25, 0.5)
             state[..., numbers[0]] = (values.clip(low, high) - kind.centre) / kind.scale

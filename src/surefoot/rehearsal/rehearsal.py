@@ -21,7 +21,7 @@ from surefoot.errors import InputError, require_known
 from surefoot.experiments.engine import run_units
 from surefoot.fitting.parts import hash_arrays
 from surefoot.log_checks import Check, check_logs
-from surefoot.numerics.parallel import Progress, count_processes, run_on_cluster
+from surefoot.numerics.parallel import Progress, count_processes, open_cluster
 from surefoot.rehearsal.gymnasium_model import EnvironmentModel, import_environments
 from surefoot.rehearsal.model_checks import PilotChecks, check_pilot_model
 from surefoot.rehearsal.pilot_effects import RESAMPLES, PilotEffects
@@ -96,11 +96,11 @@ def rehearse(
     if not isinstance(plan, RehearsalPlan):
         plan = RehearsalPlan() if plan is None else RehearsalPlan.load(plan)
     plan = plan if trials is None else plan.with_trials(trials)
-    workers = count_processes(jobs)
+    processes = count_processes(jobs)
     require_known("engine", engine, ENGINES)
     if engine == "processes" and scheduler is not None:
         raise InputError("scheduler is for engine 'dask'; choose that engine or leave the scheduler out")
-    cluster = partial(run_on_cluster, scheduler=scheduler) if engine == "dask" else None
+    workers = open_cluster(scheduler) if engine == "dask" else None
     pilot = Path(pilot) if isinstance(pilot, str) else pilot
     if isinstance(pilot, Path):
         inputs = [LogFile(file).fingerprint(pilot) for file in study_files(study, pilot)]
@@ -117,7 +117,7 @@ def rehearse(
     with tempfile.TemporaryDirectory(prefix="surefoot-rehearsal-") as temporary:
         stored = Path(temporary) if folder is None else open_folder(Path(folder), manifest)
         run = partial(run_block, stage=stage)
-        units = run_units(blocks, run, folder=stored, jobs=workers, progress=progress, elsewhere=cluster)
+        units = run_units(blocks, run, folder=stored, jobs=processes, progress=progress, workers=workers)
         results = dict(zip(blocks, units, strict=True))
 
     def collect(number: int, kind: str) -> list[Any]:

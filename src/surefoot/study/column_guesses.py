@@ -119,10 +119,8 @@ class ColumnGuesses:
             self._available = ~np.isin(indices, [code for code, text in enumerate(texts) if text.lower() in log_columns.NO])
         self._guess_constant_probability()
         empty = self._is_missing("action") & self._available
-        spellings = (
-            log_columns.settle_missing(log_columns.whole_array(table[self.roles["action"]]), ()).filter(empty).to_pylist()
-        )
-        self.actions = guess_actions(self.summaries[self.roles["action"]], spellings)
+        cells = log_columns.settle_missing(log_columns.whole_array(table[self.roles["action"]]), ())
+        self.actions = guess_actions(self.summaries[self.roles["action"]], cells.filter(empty).to_pylist())
         self.state: dict[str, VariableKind] = {}
         self.left_out: dict[str, str] = {}
         self._guess_states()
@@ -193,11 +191,8 @@ class ColumnGuesses:
     def _is_measured(self, name: str) -> bool:
         """Whether a column holds numbers, also with units, or yes and no: answers in words have no mean."""
         summary = self.summaries[name]
-        return (
-            not summary.levels
-            or YesNo.recognize(summary) is not None
-            or any(re.search(r"\d", text) for text in summary.levels)
-        )
+        is_yes_no = YesNo.recognize(summary) is not None
+        return not summary.levels or is_yes_no or any(re.search(r"\d", text) for text in summary.levels)
 
     def _orders_rows(self, time: pa.Array) -> bool:
         """Whether a column has another value at each of a participant's decision points."""
@@ -364,12 +359,10 @@ class ColumnGuesses:
 
 def _settle_cells(table: pa.Table, settings: log_columns.FileSettings) -> tuple[dict[str, pa.Array], list[str]]:
     """The cells of every column, null where they are missing; and the words that stand for "missing"."""
-    cells = {
-        name: log_columns.LogColumn(
-            name, log_columns.settle_missing(log_columns.whole_array(table[name]), log_columns.MISSING), settings=settings
-        ).plain_numbers()
-        for name in table.column_names
-    }
+    cells = {}
+    for name in table.column_names:
+        column = log_columns.settle_missing(log_columns.whole_array(table[name]), log_columns.MISSING)
+        cells[name] = log_columns.LogColumn(name, column, settings=settings).plain_numbers()
     words = {name: find_missing_words(column) for name, column in cells.items()}
     everywhere = {word for _, among_numbers in words.values() for word in among_numbers}
     settled = {}

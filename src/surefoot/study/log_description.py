@@ -391,8 +391,9 @@ class LogDescription(Section):
         for column in screen.columns:
             if column not in known:
                 near = did_you_mean(column, known)
-                words = f"there is no number column '{column}'{near} in the study; it has {known}"
-                raise KeyedError(("screen", "columns"), words)
+                raise KeyedError(
+                    ("screen", "columns"), f"there is no number column '{column}'{near} in the study; it has {known}"
+                )
         named = (*(variable.device for variable in measured.values()), self.outcome.device)
         devices = [device for device in named if device is not None]
         for device in screen.devices:
