@@ -19,6 +19,7 @@ from surefoot import InputError
 from surefoot.cli import app
 from surefoot.experiments import coefficient_errors
 from surefoot.experiments.paper import Settings
+from surefoot.sample_size import several_arms
 from tests.cli.typed import run, type_command
 from tests.effects.test_study_effects import STUDY
 from tests.effects.trials import make_trial
@@ -226,7 +227,17 @@ def test_size_of_a_trial_with_several_treatments(tmp_path):
     assert against_nothing["people"] == 42 and against_nothing["degrees_of_freedom"] == [2, 37]
     each_other = json.loads(run("size", *trial, *arms, "--compare", "each other", "--json"))
     assert each_other["people"] > 42 and each_other["degrees_of_freedom"][0] == 1
-    for options, words in ((("--effect", 0.1), "without effect"), (("--outcome", "binary"), "need --outcome binary")):
+    by_day = ("--days", 4, "--per-day", 2, "--arm", "walk: effect=0.4, probability=0.3 0.3 0 0.2", "--json")
+    probabilities = {"walk": [0.3, 0.3, 0.0, 0.2]}
+    assert (
+        json.loads(run("size", *by_day))["people"]
+        == several_arms(4, 2, effects={"walk": 0.4}, probabilities=probabilities).people
+    )
+    for options, words in (
+        (("--effect", 0.1), "without effect"),
+        (("--probability", 0.4), "without probability"),
+        (("--outcome", "binary"), "need --outcome binary"),
+    ):
         with pytest.raises(InputError, match=words):
             run("size", *trial, *arms, *options)
     with pytest.raises(InputError, match="is not a treatment"):

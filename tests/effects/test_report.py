@@ -177,6 +177,12 @@ def test_a_robust_loss_of_zeros_and_ones_is_left_out():
         estimate_robustly(found.main.points, "bisquare")
 
 
+def test_many_moderators_have_a_short_label():
+    frame = make_trial(2)
+    found = analyse(frame, **(COLUMNS | {"controls": "~ C(day) + C(home)", "moderators": "~ C(t % 6) + x"}))
+    assert found.table[1].effect == "all 6 moderators = 0" and found.table[2].effect == "per 1 of C(t % 6)=1.0"
+
+
 def test_an_effect_beyond_the_observed_values_is_called_an_extrapolation():
     frame = make_trial(2)
     found = analyse(frame, at=[{"x": 0.0}, {"x": 50.0}], **(COLUMNS | {"moderators": ["x"]}))

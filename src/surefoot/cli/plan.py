@@ -1,5 +1,6 @@
 """Planning a study and reproducing the paper: `surefoot size`, `rehearse` and `reproduce`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,13 +39,18 @@ def size(
     effect: OverDays = None,
     arm: Annotated[
         list[str] | None,
-        typer.Option(help='One of several treatments: "walk: effect=0.1, probability=0.3"; repeated, in place of --effect.'),
+        typer.Option(
+            help='One of several treatments: "walk: effect=0.1, probability=0.3"; repeated, in place of --effect. Numbers '
+            "for each day have blanks between."
+        ),
     ] = None,
     compare: Annotated[str, typer.Option(help="With --arm: test against `nothing`, or against `each other`.")] = "nothing",
     outcome: Annotated[
         str, typer.Option(help="`continuous`, or `binary`, where the effect is a log relative risk.")
     ] = "continuous",
-    probability: Annotated[str, typer.Option(help="Probability of sending: a number, or a number for each day.")] = "0.5",
+    probability: Annotated[
+        str | None, typer.Option(help="Probability of sending: a number, or a number for each day. Default: 0.5.")
+    ] = None,
     availability: Annotated[
         str | None, typer.Option(help="Expected share of available decision points, in the form of --effect.")
     ] = None,
@@ -77,26 +83,29 @@ def size(
 
     numbers = {"sd": sd, "effect_sd": effect_sd, "controls": controls, "power": power, "people": people, "level": level}
     trends = {"effect": effect, "probability": probability, "availability": availability, "baseline": baseline}
-    arms = dict(_parse_named(text, "treatment", "walk: effect=0.1, probability=0.3") for text in arm or ())
-    named = [_parse_named(text, "moderator", "home: effect=0.2, sd=0.5") for text in moderator or ()]
+    example = "walk: effect=0.1, probability=0.3"
+    arms = dict(_parse_named(text, "treatment", ("effect", "probability"), example) for text in arm or ())
+    named = [_parse_named(text, "moderator", ("effect", "sd"), "home: effect=0.2, sd=0.5") for text in moderator or ()]
+    moderators = [Moderator(name, *map(application.parse_number, values)) for name, values in named]
     options: dict[str, Any] = {
         **numbers,
         **{name: None if text is None else _parse_trend(text) for name, text in trends.items()},
-        "moderators": [Moderator(name, **values) for name, values in named] or None,
+        "moderators": moderators or None,
         "test_moderators": test_moderators or None,
         "test": test,
     }
     given = {name: value for name, value in options.items() if value is not None}
     trial: SampleSize
     if arms:
-        refused = [name for name in ("effect", "effect_sd", "moderators", "test_moderators") if name in given]
+        single = ("effect", "probability", "effect_sd", "moderators", "test_moderators")
+        refused = [name for name in single if name in given]
         if refused or pilot is not None:
             raise InputError(f"several treatments are sized without {', '.join([*refused, 'a pilot'])}; leave it out")
         if (outcome == "binary") != ("baseline" in given):
             raise InputError("several treatments with a binary outcome need --outcome binary and --baseline; give both")
-        effects = {name: values["effect"] for name, values in arms.items()}
-        chances = {name: values["probability"] for name, values in arms.items()}
-        del given["probability"]
+        # Numbers for every day have blanks between.
+        effects = {name: _parse_trend(",".join(effect.split())) for name, (effect, _) in arms.items()}
+        chances = {name: _parse_trend(",".join(chance.split())) for name, (_, chance) in arms.items()}
         trial = several_arms(days, per_day, effects=effects, probabilities=chances, compare=compare, **given)
     else:
         nuisance = None
@@ -120,13 +129,16 @@ def _parse_trend(text: str) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _parse_named(text: str, noun: str, example: str) -> tuple[str, dict[str, float]]:
-    """Name and numbers of `walk: effect=0.1, probability=0.3`; the keys are those of the example."""
-    name, _, numbers = text.partition(":")
-    values = application.parse_values(numbers)
-    if set(values) != set(application.parse_values(example.partition(":")[2])):
+def _parse_named(text: str, noun: str, keys: Sequence[str], example: str) -> tuple[str, list[str]]:
+    """The name, and the values of the keys in their order, of a text such as the example."""
+    name, _, settings = text.partition(":")
+    values: dict[str, str] = {}
+    for setting in settings.split(","):
+        key, _, value = setting.partition("=")
+        values[key.strip()] = value
+    if set(values) != set(keys):
         raise InputError(f"'{text}' is not a {noun}; write \"{example}\"")
-    return name.strip(), values
+    return name.strip(), [values[key] for key in keys]
 
 
 REHEARSE_EXAMPLES = """**Examples**

@@ -220,5 +220,7 @@ def _refuse_empty(training: Mask) -> None:
         raise InputError("an arm has no complete row to fit the nuisance models to; use fewer folds or fewer controls")
 
 
-ESTIMATORS["dcee"] = Estimator("DCEE", "difference of means", make_dcee, several_by="wcls", distal=True)
-ESTIMATORS["mcee"] = Estimator("MCEE", "difference of means", make_mcee, several_by="wcls", distal=True, parts=MEDIATED)
+ESTIMATORS["dcee"] = Estimator("DCEE", "difference of means", make_dcee, several_by="wcls", distal=True, weighs=False)
+ESTIMATORS["mcee"] = Estimator(
+    "MCEE", "difference of means", make_mcee, several_by="wcls", distal=True, weighs=False, parts=MEDIATED
+)

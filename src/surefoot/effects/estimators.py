@@ -296,6 +296,8 @@ class Estimator:
     """Whether a participant has one outcome, at the end; its published covariance is not corrected for small samples."""
     learns: bool = False
     """Whether a regressor first predicts the outcome."""
+    weighs: bool = True
+    """Whether rows have weights p̃(A)/p(A)."""
     parts: tuple[str, ...] = ()
     """Parts of the effect that add up to the whole, in the order of its coefficients: direct and indirect."""
 
@@ -304,7 +306,7 @@ ESTIMATORS = {  # `distal` adds those of one outcome at the end.
     "wcls": Estimator("weighted and centred least squares", "difference of means", make_linear),
     "dr-wcls": Estimator("doubly robust WCLS", "difference of means", make_linear, learns=True),
     "emee": Estimator("EMEE", "log relative risk", make_emee, binary=True),
-    "emee2": Estimator("EMEE2", "log relative risk", make_emee2, binary=True, several_by="emee"),
+    "emee2": Estimator("EMEE2", "log relative risk", make_emee2, binary=True, several_by="emee", weighs=False),
 }
 
 

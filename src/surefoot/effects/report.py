@@ -48,6 +48,8 @@ MEDIATION = (
     "Direct and indirect effects are causal only if the controls explain every common cause of mediator and outcome; "
     "randomisation does not ensure that."
 )
+NAMED = 4
+"""A label names the moderators of an effect up to this number."""
 NOTABLE = 0.25
 """Two ways to treat missing outcomes are both shown when they differ by more than this share of a standard error."""
 
@@ -707,7 +709,8 @@ def _list_coefficients(analysis: str, result: EffectResult) -> list[EffectRow]:
     """Every coefficient under a readable name."""
     moderators = result.points.moderator_names[1:]
     actions = result.parts or result.points.action_names[1:]
-    labels = [" and ".join(f"{name} = 0" for name in moderators) or "average"]
+    zeros = " and ".join(f"{name} = 0" for name in moderators)
+    labels = [(zeros if len(moderators) <= NAMED else f"all {len(moderators)} moderators = 0") or "average"]
     labels += [f"per 1 of {name}" for name in moderators]
     names = tuple(f"{action}: {label}" if len(actions) > 1 else label for action in actions for label in labels)
     return _make_rows(analysis, replace(result.coefficients, names=names))

@@ -539,6 +539,10 @@ def fit_analysis(
         raise InputError(f"the estimator '{estimator}' {'needs a' if chosen.parts else 'has no'} mediator; {remedy}")
     if not chosen.distal and not (analysis.point_weight is None and analysis.folds is None):
         raise InputError(f"folds and point_weight belong to 'dcee' and 'mcee', not to '{estimator}'; leave them out")
+    if analysis.learner is not None and not (chosen.learns or chosen.distal):
+        raise InputError(f"'{estimator}' learns nothing, so a learner changes nothing; leave it out, or use 'dr-wcls'")
+    if analysis.numerator is not None and not chosen.weighs:
+        raise InputError(f"'{estimator}' has no numerator of weights; leave the numerator out")
     batch = read_batch(frame, analysis, name_row=name_row)
     check_validity(batch, binary=chosen.binary, distal=chosen.distal)
     if check_draws:

@@ -110,7 +110,7 @@ def _estimate_distal(settings: EffectsSection, frame: Any, options: Options, cho
     if settings.distal is None:
         return ()
     distal = Options(**{**options, "outcome": settings.distal, "moderators": (), "numerator": None, "transform": "none"})
-    distal |= {"future": "observed", "missing": "complete", "missing_as": None}
+    distal |= {"future": "observed", "missing": "complete", "missing_as": None, "learner": settings.learner}
     try:
         result = fit_analysis(frame, Analysis(**distal), estimator="dcee")
     except InputError as error:
@@ -179,6 +179,7 @@ def _analyse_groups(
 def _list_options(study: Study, settings: EffectsSection, available: str) -> Options:
     """Of the average effect; it has the transform of `[outcome]` unless another column is named."""
     outcome = settings.outcome or study.outcome.column
+    chosen = ESTIMATORS[settings.estimator]
     transform = study.outcome.transform if outcome == study.outcome.column else "none"
     return Options(
         participant=study.columns.participant,
@@ -194,7 +195,8 @@ def _list_options(study: Study, settings: EffectsSection, available: str) -> Opt
         missing_as=settings.missing_as,
         transform=settings.transform or transform,
         actions=study.actions.names,
-        learner=settings.learner,
+        # A distal outcome may have a learner where the primary one needs none.
+        learner=settings.learner if chosen.learns or chosen.distal or settings.distal is None else None,
         missing=settings.missing,
         imputations=settings.imputations,
         auxiliary=tuple(name for name in study.state_names if name != outcome),
@@ -346,6 +348,7 @@ def plan_primary_effect(study: Study) -> tuple[Analysis, str, str]:
         numerator=None if unknown else settings.numerator,
         lag=settings.lags[0],
         mediator=None,
+        learner=None if other else settings.learner,
         missing_as=None if other else settings.missing_as,
         auxiliary=study.state_names if MISSING_METHODS[settings.missing].predicts else (),
     )
