@@ -18,10 +18,10 @@ demo: $(VENV)/run.stamp  ## A whole small trial in about a minute, into surefoot
 
 # Bytecode is kept, whatever the machine says: the tests start the command again and again.
 test: lint  ## Every check: formatting, lint, types, tests
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
 # An AVX2 processor with one thread, then one from before AVX with two: BLAS and NumPy round differently on each.
-KERNEL_TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto -m 'not slow' tests/numerics tests/learning
+KERNEL_TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow' --ignore tests/learning/test_array_api.py tests/numerics tests/learning
 kernels: $(VENV)/dev.stamp  ## Numerics and learning tests with the BLAS kernels of other processors (x86-64 with AVX2)
 	OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=1 NPY_DISABLE_CPU_FEATURES='X86_V4 AVX512_ICL AVX512_SPR' $(KERNEL_TESTS)
 	OPENBLAS_CORETYPE=Nehalem OPENBLAS_NUM_THREADS=2 NPY_DISABLE_CPU_FEATURES='X86_V3 X86_V4 AVX512_ICL AVX512_SPR' $(KERNEL_TESTS)
