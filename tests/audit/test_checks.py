@@ -22,7 +22,7 @@ from surefoot.audit.checks import (
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.inference.intervals import Interval
 from surefoot.learning.horizon.look_ahead import MOST_RADIUS, SURE
-from surefoot.log_checks.check import find_worst
+from surefoot.log_checks import find_worst
 from surefoot.numerics.fences import medcouple
 from surefoot.policies.features import critic_features
 from surefoot.screening import screen

@@ -16,7 +16,7 @@ from surefoot.atomic_files import json_text
 from surefoot.audit import Audit, audit
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.inference.intervals import Interval
-from surefoot.log_checks.check import Check, find_worst
+from surefoot.log_checks import Check, find_worst
 from surefoot.numerics import arrays
 from surefoot.screening.screen import VERDICTS
 

@@ -442,7 +442,7 @@ class Trajectories(Shown):
     def pad_rows(self, values: NDArray[Any], otherwise: Any = np.nan, points: int | None = None) -> NDArray[Any]:
         """Values of rows as (people, decision points, …), each participant's in the order of time."""
         lengths = np.diff(self.starts)
-        present = np.arange(int(lengths.max()) if points is None else points) < lengths[:, None]
+        present = np.arange(int(lengths.max(initial=0)) if points is None else points) < lengths[:, None]
         padded = np.full((*present.shape, *values.shape[1:]), otherwise, dtype=np.result_type(values, type(otherwise)))
         padded[present] = values[self.order]
         return padded

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from surefoot.data.trajectories import Trajectories
-from surefoot.log_checks.check import Check, find_worst
+from surefoot.log_checks.check import Check
 from surefoot.log_checks.columns import check_columns, check_identities, check_leaks, check_ranges, check_units
 from surefoot.log_checks.outcomes_by_action import check_missing_outcomes, check_pile_values, check_screen
 from surefoot.log_checks.probabilities import check_balance, check_mean_weights
-from surefoot.screening.screen import VERDICTS
+from surefoot.screening.screen import VERDICTS, find_worst
 from surefoot.study import Study, StudyLogs
 
 __all__ = ["CHECKS", "SCREEN_CHECKS", "Check", "check_logs", "find_worst", "list_warnings"]

@@ -1,10 +1,7 @@
 """The result of a check: a verdict with its reason and remedy."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
-
-from surefoot.screening.screen import VERDICTS
 
 
 @dataclass(frozen=True)
@@ -33,8 +30,3 @@ class Check:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reason}" + (f"; {self.remedy}" if self.remedy else "")
-
-
-def find_worst(verdicts: Iterable[str]) -> str:
-    """The most serious verdict."""
-    return max(verdicts, key=VERDICTS.index)

@@ -9,8 +9,9 @@ from surefoot.data import suspect_columns
 from surefoot.data.log_columns import spell
 from surefoot.data.trajectories import Trajectories
 from surefoot.inference.leaks import FEWEST_ROWS, LOOK, correlate_with_outcome
-from surefoot.log_checks.check import Check, find_worst
+from surefoot.log_checks.check import Check
 from surefoot.reports.numbers import format_number, format_percent
+from surefoot.screening.screen import find_worst
 from surefoot.study import Study, StudyLogs
 
 Array = NDArray[np.float64]

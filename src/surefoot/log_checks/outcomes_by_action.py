@@ -17,9 +17,9 @@ from surefoot.data.log_columns import spell
 from surefoot.data.suspect_columns import FEW_VALUES, stands_out
 from surefoot.data.trajectories import Trajectories
 from surefoot.inference.intervals import Interval, difference_interval, sum_by_participant
-from surefoot.log_checks.check import Check, find_worst
+from surefoot.log_checks.check import Check
 from surefoot.reports.numbers import describe_p, format_percent
-from surefoot.screening.screen import NOT_DIRT, Screen
+from surefoot.screening.screen import NOT_DIRT, Screen, find_worst
 from surefoot.study import Study, StudyLogs
 
 MISSING_NAME = "missing outcomes by action"

@@ -17,6 +17,7 @@ from surefoot.errors import InputError
 from surefoot.rehearsal.pilot_model import PilotModel
 from surefoot.rehearsal.plan import PILOT_EFFECT, Environment
 from surefoot.reports.numbers import format_number
+from surefoot.screening.screen import find_worst
 
 Floats = NDArray[np.float64]
 LAGS = (1, 2, 3, 5)
@@ -131,7 +132,7 @@ class PilotChecks:
     @property
     def verdict(self) -> str:
         """The worst of all checks: `fine`, `look` or `unsafe`."""
-        return max((check.verdict for check in self.checks), key=("fine", "look", "unsafe").index, default="fine")
+        return find_worst(check.verdict for check in self.checks)
 
     @property
     def differences(self) -> tuple[str, ...]:

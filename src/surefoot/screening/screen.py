@@ -7,7 +7,7 @@ depend on the action mean that the action makes values go missing, and that remo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -52,6 +52,7 @@ SURELY = 3.0
 """A difference is real beyond this many standard errors; the limit is strict because every nightly update tests several
 detectors."""
 VERDICTS = ("fine", "look", "unsafe")
+"""From the best to the worst."""
 NOT_DIRT = "values go missing after an action: this is an effect of the prompt, not dirt"
 NOT_AVAILABLE = "not available"
 """Name, in counts by action, of decision points at which nothing could be sent."""
@@ -188,6 +189,11 @@ def sample_people(people: int) -> NDArray[np.int64]:
     return np.asarray((first[:, None] + np.arange(size)).ravel())
 
 
+def find_worst(verdicts: Iterable[str]) -> str:
+    """The most serious verdict; `fine` where there is none."""
+    return max(verdicts, key=VERDICTS.index, default="fine")
+
+
 class TreatmentDifference(NamedTuple):
     """How much more often a detector flags decision points after one action than after nothing."""
 
@@ -296,7 +302,7 @@ class Screen(ShownResult):
     @property
     def verdict(self) -> str:
         """The most serious verdict on differences by action: `fine`, `look` or `unsafe`."""
-        return max((difference.verdict for difference in self.treatment), key=VERDICTS.index, default="fine")
+        return find_worst(difference.verdict for difference in self.treatment)
 
     @property
     def blind(self) -> bool:
