@@ -9,7 +9,8 @@ from benchmarks.rome import Rome
 from numpy.testing import assert_allclose
 
 import surefoot as sf
-from surefoot.learning.choice import compare_capped_errors, cut_into_folds, estimate_slope, spread_probabilities
+from surefoot.data.trajectories import Trajectories
+from surefoot.learning.choice import CrossFitted, compare_capped_errors, cut_into_folds, estimate_slope, spread_probabilities
 
 COIN = sf.policies.coin(2)
 
@@ -47,10 +48,35 @@ def test_where_prompts_burden_later_it_looks_ahead():
 
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
-def test_where_nothing_differs_it_mostly_takes_the_simplest():
+def test_where_nothing_comes_later_it_mostly_takes_the_next_outcome():
     # One standard error is exceeded by chance in a sixth of all logs.
-    partial, long_run = choose(lambda people, seed: WithoutBurden(people), range(6), 120)
-    assert partial <= 0.34 and long_run <= 0.34
+    _, long_run = choose(lambda people, seed: WithoutBurden(people), range(6), 120)
+    assert long_run <= 0.34
+
+
+def alike_people(people, seed):
+    rng = np.random.default_rng(seed)
+    state = rng.standard_normal((people, 50, 1))
+    action = rng.integers(0, 2, (people, 50))
+    outcome = state[..., 0] + action * (1 + state[..., 0]) + rng.standard_normal((people, 50))
+    return state, action, outcome
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_what_is_clearly_noise_is_left_out():
+    state, action, outcome = alike_people(20, 0)
+    logs = Trajectories.from_arrays(state, action, outcome, probability=np.full(action.shape, 0.5))
+
+    def learn_noise(parameters, hidden):
+        """Effects that are wrong where people may differ."""
+        fitted = sf.method("ts", **parameters).fit_some(hidden).fitted_
+        wrong = np.random.default_rng(1).standard_normal(fitted.critic_coef.shape)
+        return replace(fitted, critic_coef=fitted.critic_coef + (parameters["pooling"] != "all") * wrong)
+
+    chosen = CrossFitted(look_ahead=False).choose(logs, sf.critics.Ridge(), learn_noise)
+    assert chosen.parameters == {"pooling": "all", "baseline": "linear", "horizon": "immediate"}
+    pooling = chosen.comparisons[0]
+    assert pooling.estimate + pooling.standard_error < 0.5 and not pooling.richer_taken
 
 
 def heart_steps(people=10, points=60, **settings):
@@ -70,7 +96,7 @@ def test_the_fit_is_that_of_a_method_with_the_chosen_parts():
     assert pooling.simpler == "pooling = 'all', baseline = 'linear'" and horizon.richer == "horizon = 'long-run'"
     reason = "pooling = 'partial', baseline = 'linear' instead of pooling = 'all', baseline = 'linear': slope"
     assert fitted.chosen_.reasons[1].startswith(reason)
-    assert "critic = 'high-breakdown', because" in str(fitted.summary())
+    assert "critic = 'ridge' instead of" in str(fitted.summary())
     again = sf.method("recommended").fit(logs)
     assert again.chosen_.comparisons == fitted.chosen_.comparisons
 
@@ -84,7 +110,7 @@ def test_units_change_no_choice():
     for before, after in zip(chosen, again, strict=True):
         unit = 3600 if "horizon" in before.simpler else 1
         # The search for variances ends within a thousandth of the best ones.
-        assert_allclose(unit * after.estimate, before.estimate, rtol=5e-3)
+        assert_allclose(unit * after.estimate, before.estimate, rtol=5e-3, atol=1e-4)
         assert_allclose(unit * after.standard_error, before.standard_error, rtol=5e-3)
 
 
@@ -142,10 +168,11 @@ def test_the_robust_critic_stays_where_outcomes_are_wild_after_prompts():
 
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
-def test_where_effects_fade_and_the_baseline_is_curved_it_takes_both():
+def test_where_effects_fade_and_the_baseline_is_curved_it_takes_both_and_all_decision_points():
     logs = Rome("fade", people=30, points=60).collect(COIN, decision_points=60, seed=1)
     fitted = sf.method("recommended").fit(logs)
     assert fitted.pooling_.time == "smooth" and fitted.settled.baseline.name == "smooth"
+    assert fitted.critic_.name == "ridge"
 
 
 def test_slopes_are_those_of_least_squares_with_a_sandwich_over_people():

@@ -1,19 +1,24 @@
-"""Choices of a method's parts from the logs: which effects to learn, and whether to look ahead.
+"""Choices of a method's parts from the logs: critic, effects, baseline, and whether to look ahead.
 
-Candidates for the effects stand in the order of `EFFECT_MODELS`, from the simplest on. Each replaces the last one taken if
-what it adds predicts decision points from which it did not learn. Every participant's decision points are cut into blocks,
-and effects in a block are learned from other blocks. With τ(s) those of the candidate taken so far, τ′(s) those of the next
-one, p the logged probabilities and m(s) the expected outcome, which is the same for both, the slope b of
+Candidates are compared at decision points from which they did not learn: everybody's are cut into blocks, and what is
+expected in a block is learned from other blocks.
+
+The critic comes first, with the richest of `EFFECT_MODELS`: what a poor model cannot explain looks like outliers. Least
+squares replaces a critic that removes decision points if its squared errors are smaller, capped so that artefacts do not
+decide. Without artefacts it is the more precise one; and where most outcomes are alike, as steps are without a prompt, a
+robust critic may remove what prompts achieve. What the critic removes is removed for all candidates that follow.
+
+The effects' candidates stand in the order of `EFFECT_MODELS`, from the simplest on, and each replaces the last one taken
+unless what it adds is noise. With τ(s) the effects of the candidate taken so far, τ′(s) those of the next one, p the logged
+probabilities and m(s) the expected outcome, which is the same for both, the slope b of
 
     r − m(s) − Σ_a (1{a} − p_a) τ_a(s)   on   d = Σ_a (1{a} − p_a) (τ′_a(s) − τ_a(s))
 
 is 1 where the differences are true and 0 where they are noise (the best linear predictor of Chernozhukov, Demirer, Duflo and
-Fernández-Val 2018, in Robinson's partially linear model). The candidate is taken if b ≥ ½, above which its squared error is
-lower, and if b exceeds its standard error over people. Residuals are capped, so that single wild outcomes do not decide.
-
-The critic comes first: least squares replaces one that removes decision points if it predicts outcomes of other blocks with
-a smaller squared error, capped so that artefacts do not decide. Where most outcomes are alike, as steps are without a
-prompt, a robust critic may remove what prompts achieve.
+Fernández-Val 2018, in Robinson's partially linear model). Above ½ the squared error is lower: a candidate is left out if b
+is below that by more than its standard error over people. The burden of proof is on the simpler one, because estimated
+variances can be zero: where nothing differs or changes, a richer candidate costs next to nothing. A smooth baseline changes
+what is expected without an action, so it is taken if its capped squared errors are smaller.
 
 The long run is taken if an action changes later outcomes by more than two standard errors (the delayed effect in the
 linear model of outcome and next state, at the mean state). Otherwise two policies for everybody are compared, one for the
@@ -133,36 +138,16 @@ class CrossFitted(Choice):
         with warnings.catch_warnings():
             # Each is about a part of the logs; the fit to all of them warns again.
             warnings.simplefilter("ignore", FitWarning)
-            plain = self._choose_critic(logs, critic, fit_parts)
-            effects = _choose_effects(logs, plain.parameters, fit_parts)
-            horizon = self._choose_horizon(logs, plain.parameters, fit_parts)
-        choices = (plain, effects, horizon)
+            compare_critics = self.choose_critic and critic.weighs_rows
+            learned, predictions = _choose_critic(logs, critic, fit_parts, compare=compare_critics)
+            effects = _choose_effects(logs, predictions, fit_parts)
+            horizon = self._choose_horizon(logs, learned.parameters, fit_parts)
+        choices = (learned, effects, horizon)
         return ChosenParts(
-            {**plain.parameters, **effects.parameters, **horizon.parameters},
+            {**learned.parameters, **effects.parameters, **horizon.parameters},
             tuple(reason for choice in choices for reason in choice.reasons),
             tuple(comparison for choice in choices for comparison in choice.comparisons),
         )
-
-    def _choose_critic(self, logs: Trajectories, critic: Critic, fit_parts: FitParts) -> ChosenParts:
-        """Least squares, where it predicts outcomes better from which neither learned; errors are capped."""
-        if not (self.choose_critic and critic.weighs_rows):
-            return ChosenParts({}, ())
-        everybody = EFFECT_MODELS[0]
-        rows = np.flatnonzero(logs.usable)
-        errors = []
-        for given in (everybody, {**everybody, "critic": PLAIN}):
-            effects, mean = _cross_fit_effects(logs, (given,), fit_parts)
-            errors.append(logs.outcome[rows] - mean[rows] - effects[0, rows, logs.action[rows]])
-        gain, error = compare_capped_errors(errors[0], errors[1], logs.participant_index[rows])
-        comparison = Comparison(
-            simpler=f"critic = {critic.name!r}",
-            richer=f"critic = {PLAIN!r}",
-            measure="gain in the capped squared error, as a share",
-            estimate=gain,
-            standard_error=error,
-            richer_taken=bool(gain > error),
-        )
-        return ChosenParts({"critic": PLAIN} if comparison.richer_taken else {}, (explain(comparison),), (comparison,))
 
     def _choose_horizon(self, logs: Trajectories, fixed: Mapping[str, Any], fit_parts: FitParts) -> ChosenParts:
         """The long run where its policy has a higher value, by more than one standard error."""
@@ -267,27 +252,67 @@ def _find_delayed(fitted: Fitted, action_names: Sequence[str]) -> Comparison:
     )
 
 
-def _choose_effects(logs: Trajectories, fixed: Mapping[str, Any], fit_parts: FitParts) -> ChosenParts:
-    """The richest of `EFFECT_MODELS` of which every step predicts what the one before it misses."""
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a candidate expects in each fold, from the other folds."""
 
-    def fit_fixed(parameters: Mapping[str, Any], chosen_logs: Trajectories) -> Fitted:
-        return fit_parts({**fixed, **parameters}, chosen_logs)
+    effects: Floats
+    """Of every action, (rows, actions)."""
+    baseline: Floats
+    """Without an action, (rows,)."""
+    removed: NDArray[np.bool_]
+    """What its critic left out of the other folds' rows, (folds, rows)."""
 
-    comparisons = _compare_in_turn(logs, EFFECT_MODELS, fit_fixed)
-    steps = [number for number, comparison in enumerate(comparisons, start=1) if comparison.richer_taken]
-    taken = EFFECT_MODELS[steps[-1] if steps else 0]
-    return ChosenParts(taken, tuple(map(explain, comparisons)), tuple(comparisons))
+    def find_errors(self, logs: Trajectories, rows: NDArray[np.int64]) -> Floats:
+        """Of the outcomes at these rows."""
+        return np.asarray(logs.outcome[rows] - self.baseline[rows] - self.effects[rows, logs.action[rows]])
 
 
-def _compare_in_turn(logs: Trajectories, models: Sequence[Mapping[str, Any]], fit_parts: FitParts) -> list[Comparison]:
-    """Each model compared with the last one that was taken before it."""
-    effects, mean = _cross_fit_effects(logs, models, fit_parts)
+def _cross_fit(
+    logs: Trajectories, parameters: Mapping[str, Any], fit_parts: FitParts, removed: NDArray[np.bool_] | None = None
+) -> Predictions:
+    """Of the method with these parameters; rows that are `removed`, (folds, rows), teach nothing."""
+    fold = cut_into_folds(logs)
+    predictions = Predictions(
+        effects=np.zeros((len(logs), logs.actions)),
+        baseline=np.zeros(len(logs)),
+        removed=np.zeros((FOLDS, len(logs)), dtype=bool) if removed is None else removed.copy(),
+    )
+    design = np.column_stack([np.ones(len(logs)), logs.state])
+    for number in range(FOLDS):
+        held_out = fold == number
+        hidden = held_out | predictions.removed[number]
+        fitted = fit_parts(parameters, logs.with_values(outcome=np.where(hidden, np.nan, logs.outcome)))
+        coefficients = fitted.row_coef[held_out].reshape(-1, logs.actions, design.shape[1])
+        expected = np.einsum("rk,rak->ra", design[held_out], coefficients)
+        predictions.effects[held_out, 1:] = expected[:, 1:]
+        predictions.baseline[held_out] = expected[:, 0] + fitted.baseline[held_out]
+        predictions.removed[number] |= fitted.removed
+    return predictions
+
+
+def _choose_critic(
+    logs: Trajectories, critic: Critic, fit_parts: FitParts, *, compare: bool
+) -> tuple[ChosenParts, Predictions]:
+    """Least squares, where it predicts outcomes better; and what the richest model expects with the critic taken."""
+    robust = _cross_fit(logs, EFFECT_MODELS[-1], fit_parts)
+    if not compare:
+        return ChosenParts({}, ()), robust
+    plain = _cross_fit(logs, {**EFFECT_MODELS[-1], "critic": PLAIN}, fit_parts)
+    comparison = _compare_errors(logs, robust, plain, f"critic = {critic.name!r}", f"critic = {PLAIN!r}")
+    chosen = ChosenParts({"critic": PLAIN} if comparison.richer_taken else {}, (explain(comparison),), (comparison,))
+    return chosen, plain if comparison.richer_taken else robust
+
+
+def _choose_effects(logs: Trajectories, richest: Predictions, fit_parts: FitParts) -> ChosenParts:
+    """One of `EFFECT_MODELS`, of which `richest` are the predictions of the last."""
+    models = [_cross_fit(logs, {**model, "critic": PLAIN}, fit_parts, richest.removed) for model in EFFECT_MODELS[:-1]]
     rows = np.flatnonzero(logs.usable)
     probabilities = spread_probabilities(logs, rows)
     surprise = np.eye(logs.actions)[logs.action[rows]] - probabilities
-    predicted = (surprise * effects[:, rows]).sum(axis=-1)
-    residuals = logs.outcome[rows] - mean[rows] - (probabilities * effects[-1, rows]).sum(axis=-1)
-    cap = CAP * 1.4826 * np.median(np.abs(residuals - predicted[-1]))
+    predicted = [(surprise * model.effects[rows]).sum(axis=-1) for model in models]
+    residuals = logs.outcome[rows] - richest.baseline[rows] - (probabilities * richest.effects[rows]).sum(axis=-1)
+    cap = CAP * 1.4826 * np.median(np.abs(richest.find_errors(logs, rows)))
     taken = 0
     comparisons = []
     for richer in range(1, len(models)):
@@ -297,36 +322,28 @@ def _compare_in_turn(logs: Trajectories, models: Sequence[Mapping[str, Any]], fi
             logs.participant_index[rows],
         )
         comparison = Comparison(
-            simpler=describe_parameters(models[taken]),
-            richer=describe_parameters(models[richer]),
+            simpler=describe_parameters(EFFECT_MODELS[taken]),
+            richer=describe_parameters(EFFECT_MODELS[richer]),
             measure="slope of outcomes on the effects that it adds",
             estimate=slope,
             standard_error=error,
-            richer_taken=bool(slope >= 0.5 and slope > error),
+            richer_taken=bool(slope + error >= 0.5),
         )
         comparisons.append(comparison)
         taken = richer if comparison.richer_taken else taken
-    return comparisons
+    names = [describe_parameters(EFFECT_MODELS[position]) for position in (taken, -1)]
+    comparisons.append(_compare_errors(logs, models[taken], richest, *names))
+    taken = -1 if comparisons[-1].richer_taken else taken
+    return ChosenParts(EFFECT_MODELS[taken], tuple(map(explain, comparisons)), tuple(comparisons))
 
 
-def _cross_fit_effects(
-    logs: Trajectories, models: Sequence[Mapping[str, Any]], fit_parts: FitParts
-) -> tuple[Floats, Floats]:
-    """Effects of every model at every row, (models, rows, actions), and the last one's outcome without an action."""
-    effects = np.zeros((len(models), len(logs), logs.actions))
-    baseline = np.zeros(len(logs))
-    fold = cut_into_folds(logs)
-    design = np.column_stack([np.ones(len(logs)), logs.state])
-    for number in range(FOLDS):
-        held_out = fold == number
-        hidden = logs.with_values(outcome=np.where(held_out, np.nan, logs.outcome))
-        for position, parameters in enumerate(models):
-            fitted = fit_parts(parameters, hidden)
-            blocks = fitted.row_coef[held_out].reshape(-1, logs.actions, design.shape[1])
-            expected = np.einsum("rk,rak->ra", design[held_out], blocks)
-            effects[position, held_out, 1:] = expected[:, 1:]
-            baseline[held_out] = expected[:, 0] + fitted.baseline[held_out]
-    return effects, baseline
+def _compare_errors(logs: Trajectories, before: Predictions, after: Predictions, simpler: str, richer: str) -> Comparison:
+    """The second is taken if its capped squared errors are smaller."""
+    rows = np.flatnonzero(logs.usable)
+    gain, error = compare_capped_errors(
+        before.find_errors(logs, rows), after.find_errors(logs, rows), logs.participant_index[rows]
+    )
+    return Comparison(simpler, richer, "gain in the capped squared error, as a share", gain, error, gain > 0)
 
 
 def describe_parameters(parameters: Mapping[str, Any]) -> str:
@@ -410,4 +427,4 @@ def explain(comparison: Comparison) -> str:
     estimated = f"{comparison.measure} {comparison.estimate:.3g}, standard error {comparison.standard_error:.2g}"
     if comparison.richer_taken:
         return f"{comparison.richer} instead of {comparison.simpler}: {estimated}."
-    return f"{comparison.simpler}, because {comparison.richer} is not clearly better: {estimated}."
+    return f"{comparison.simpler}, because {comparison.richer} does not look better: {estimated}."

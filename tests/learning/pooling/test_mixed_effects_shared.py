@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize
 
 from surefoot.learning.pooling.mixed_effects import LEAST, Likelihood, Moments, SharedMoments, fit_mixed_effects
 from tests.reference import mixed_effects as literal
@@ -96,6 +97,37 @@ def test_the_search_ends_where_no_step_leads_down(seed):
             other = scale.copy()
             other[j] *= factor
             assert deviance(other) >= deviance(scale) - 1e-6
+
+
+@pytest.mark.parametrize(("seed", "shared_effect"), [(1, 0.0), (4, 0.0), (2, 1.0)])
+def test_variances_are_the_best_of_the_dense_likelihood_also_where_they_are_zero(seed, shared_effect):
+    rows = draw_rows(seed, shared_effect=shared_effect)
+    moments, shared = gather(*rows)
+    best = fit_mixed_effects(moments, np.zeros(2), shared=shared)
+
+    def deviance(values):
+        psi, tau, noise = np.diag(values[:2]), values[2:4][GROUPS], values[4]
+        return literal.solve_shared(*rows[:3], psi, tau, noise, rows[3])[0]
+
+    bounds = [(0.0, None)] * 4 + [(1e-3, None)]
+    starts = ([1.0, 1.0, 1.0, 1.0, 1.0], [0.1, 2.0, 0.01, 0.3, 0.5])
+    optima = [minimize(deviance, start, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-14}) for start in starts]
+    optimum = min(optima, key=lambda optimum: optimum.fun)
+    variances = np.concatenate([np.diagonal(best.spread), best.shared.variances, [best.noise]])
+    assert deviance(variances) <= optimum.fun + 1e-6
+    assert_allclose(variances, optimum.x, rtol=2e-3, atol=2e-4)
+    assert (variances == 0).any() or shared_effect
+
+
+def test_people_who_differ_much_leave_shared_columns_their_information():
+    rng = np.random.default_rng(0)
+    xs = [np.column_stack([np.ones(3), rng.standard_normal((3, 3))]) for _ in range(40)]
+    zs = [x @ rng.standard_normal((4, 5)) for x in xs]
+    moments, shared = gather(xs, zs, [x[:, 1] for x in xs], np.zeros((40, 4, 5)))
+    likelihood = Likelihood.of_moments(moments, 0, np.zeros(4), np.eye(4), shared=shared)
+    information = likelihood.at(np.full(4, 1e4), np.full(2, 1e2)).information[4:, 4:]
+    assert_allclose(information, information.T, atol=1e-9)
+    assert np.linalg.eigvalsh(information).min() > 0
 
 
 def test_a_search_from_a_similar_fit_ends_in_the_same_place():

@@ -65,7 +65,7 @@ SETTLED = 1e-9
 """With a prior σ² is found when a round changes it by less than this share."""
 LEAST_FULL = 1e-4
 """The least diagonal of a full L: with a smaller one its deviance is rounding."""
-PROMISED = 1e-9
+PROMISED = 1e-6
 """The search ends after a step that promised less than this of the deviance."""
 CUT = 3.841458820694124
 """The 95 % point of χ² with one degree of freedom."""
@@ -325,19 +325,24 @@ class Likelihood:
     def at(self, root: Array, shared_root: Array | None = None) -> LikelihoodPoint:
         """At L = diag(root), or at L itself, (d, d), and at √λ of the groups of shared columns."""
         shared_root = np.zeros(len(self.groups)) if shared_root is None else shared_root
+        lengths = shared_root[self.shared.group]
         cross = _times(self.cross, root)
+        between = np.swapaxes(_times(np.swapaxes(self.shared.between, 1, 2), root), 1, 2) * lengths
         inverse = np.empty_like(self.gram)
         reliability = np.empty_like(self.gram)
         log_determinant = np.empty(len(self.gram))
+        right = np.empty_like(cross)
+        explained = np.empty_like(between)
         d = self.gram.shape[-1]
         for people in split_people(self.gram, d**2):
             inner = _between(self.gram[people], root)
-            inverse[people], log_determinant[people] = invert_definite(np.eye(d) + inner)
+            system = np.eye(d) + inner
+            inverse[people], log_determinant[people] = invert_definite(system)
             reliability[people] = inner @ inverse[people]
-        right = (inverse @ cross[..., None])[..., 0]
-        lengths = shared_root[self.shared.group]
-        between = np.swapaxes(_times(np.swapaxes(self.shared.between, 1, 2), root), 1, 2) * lengths
-        explained = inverse @ between
+            # Solved, because a product with M⁻¹ is far less exact where people differ much: CᵀM⁻¹C may exceed ZᵀUZ then.
+            solution = np.linalg.solve(system, np.concatenate([cross[people, :, None], between[people]], axis=-1))
+            right[people] = solution[..., 0]
+            explained[people] = solution[..., 1:]
         columns = len(lengths)
         information = np.empty((d + columns, d + columns))
         information[:d, :d] = np.sum(reliability, axis=0) + _between(self.penalty, root)
