@@ -1,8 +1,10 @@
 """The application: routes, errors of one shape, middleware."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -51,16 +53,22 @@ def create_app(trial: Trial, name: str = "", seals_to: str | None = None) -> Fas
 
     watch = trial.watch
 
+    def with_right_clock(run: Callable[[datetime], object]) -> None:
+        """Also before the schedule has noticed that the clock was set."""
+        moment = now()
+        if watch.believe(moment) == moment:
+            run(moment)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         jobs = [Job("the schedule", lambda: tick(trial, now(), watch), SCHEDULE_SECONDS)]
         if not sandbox:
             jobs += [
                 Job("messages", lambda: send_messages(trial), MESSAGE_SECONDS),
-                Job("backups", lambda: watch.is_settled and run_nightly_backup(trial, now()), BACKUP_SECONDS),
+                Job("backups", lambda: with_right_clock(partial(run_nightly_backup, trial)), BACKUP_SECONDS),
             ]
         if seals_to is not None and not sandbox:
-            jobs.append(Job("seals", lambda: watch.is_settled and run_due_seals(trial, seals_to, now()), SEAL_SECONDS))
+            jobs.append(Job("seals", lambda: with_right_clock(partial(run_due_seals, trial, seals_to)), SEAL_SECONDS))
         # At once after a start: what a power cut interrupted is found now.
         with repeat_jobs(*jobs):
             yield

@@ -1,19 +1,24 @@
 """A backup every night, whichever worker makes it; old ones go, failures are alerts and are tried again."""
 
 import os
+import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from surefoot.service.app import create_app
 from surefoot.service.database import databases
+from surefoot.service.database.clock import ClockWatch
 from surefoot.service.database.schema import alerts, staff_actions
 from surefoot.service.operations import backup, nightly_backup
 from surefoot.service.operations.nightly_backup import list_backups, run_nightly_backup
-from surefoot.service.operations.verification import replay
 from surefoot.service.trial.alerts import assess_trial
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay
 from surefoot.study import Study
+from tests.service.support.client import Client
 from tests.service.support.seeded_trial import BEGIN, Clock
 from tests.service.support.trials import STUDY, answer, column, erase
 
@@ -132,3 +137,20 @@ def test_a_folder_that_is_not_there_is_named(open_backed_up, clock, tmp_path):
     clock.set(BEGIN + timedelta(days=1))
     assert run_nightly_backup(trial, clock.moment) is None and not (tmp_path / "backups").exists()
     assert "there is no folder" in column(trial, alerts.c.message)[0]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("days", [0, 400])
+def test_backups_wait_while_the_clock_may_be_wrong(trial, monkeypatch, days):
+    """Also before the schedule has noticed that it was set."""
+    looked, nights = threading.Event(), []
+
+    class Watch(ClockWatch):
+        def believe(self, at):
+            looked.set()
+            return at - timedelta(days=days)
+
+    monkeypatch.setattr("surefoot.service.app.run_nightly_backup", lambda trial, at: nights.append(at))
+    with Client(create_app(replace(trial, watch=Watch())), {}):
+        assert looked.wait(30)
+    assert len(nights) == (days == 0)
