@@ -24,9 +24,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from service import STUDY, WHEN, empty_database, parse_attack, served  # noqa: E402
 from surefoot import Study  # noqa: E402
 from surefoot.service import access  # noqa: E402
-from surefoot.service.operations.verification import replay, verify  # noqa: E402
 from surefoot.service.trial.participants import register_participant  # noqa: E402
 from surefoot.service.trial.trial import open_trial  # noqa: E402
+from surefoot.service.trial.verification import replay, verify  # noqa: E402
 from surefoot.service.updates import updates  # noqa: E402
 
 DERIVED = STUDY.replace(

@@ -33,9 +33,9 @@ from service import empty_database, parse_attack  # noqa: E402
 from surefoot import Study  # noqa: E402
 from surefoot.service import access  # noqa: E402
 from surefoot.service.database.schema import decisions, outcomes, updates  # noqa: E402
-from surefoot.service.operations.verification import replay, verify  # noqa: E402
 from surefoot.service.trial.participants import register_participant  # noqa: E402
 from surefoot.service.trial.trial import open_trial  # noqa: E402
+from surefoot.service.trial.verification import replay, verify  # noqa: E402
 
 PEOPLE = 6
 

@@ -12,10 +12,10 @@ from surefoot.service.app import create_app
 from surefoot.service.dashboard.participant_pages import describe_participant, list_participants
 from surefoot.service.database.clock import ClockWatch, now
 from surefoot.service.database.schema import decisions, ended_sessions, staff_actions
-from surefoot.service.operations.verification import verify
 from surefoot.service.trial import alerts
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import verify
 from surefoot.service.updates import updates
 from surefoot.study import Study
 from tests.service.dashboard.pages import sign_in, token

@@ -20,9 +20,9 @@ from surefoot.cli import app as commands
 from surefoot.service import messages
 from surefoot.service.database.clock import Job, now, repeat_jobs
 from surefoot.service.messages import PASSWORD, SECRET, USER, DeliveryError, Message, make_channels
-from surefoot.service.operations.verification import verify
 from surefoot.service.trial.alerts import raise_alert
 from surefoot.service.trial.trial import Trial, open_trial
+from surefoot.service.trial.verification import verify
 from surefoot.study import Study
 from surefoot.study.trial_section import Alerts
 from tests.service.dashboard.pages import sign_in, token

@@ -12,12 +12,12 @@ from surefoot.service.app import create_app
 from surefoot.service.database import databases
 from surefoot.service.operations import backup
 from surefoot.service.operations.export import EXPORTS, export_decisions
-from surefoot.service.operations.verification import make_seal, replay, verify
 from surefoot.service.trial import participants as participant_module
 from surefoot.service.trial.api_models import ApiError, DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide, record_outcomes
 from surefoot.service.trial.participants import Erasure, erase_expired, register_participant, set_pause, withdraw
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import make_seal, replay, verify
 from surefoot.service.updates import updates as update_module
 from surefoot.study import Study
 from tests.service.dashboard.pages import PAGES, sign_in

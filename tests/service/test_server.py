@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from surefoot.service import access
 from surefoot.service.database import databases
 from surefoot.service.database.schema import decisions, outcomes
-from surefoot.service.operations.verification import replay
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay
 from tests.service.support.client import CONTEXT, request
 from tests.service.support.servers import ForkedServer, forking, serving
 from tests.service.support.trials import STUDY

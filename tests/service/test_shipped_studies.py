@@ -14,8 +14,8 @@ from surefoot.service.app import create_app
 from surefoot.service.database import databases
 from surefoot.service.operations.backup import PASSPHRASE
 from surefoot.service.operations.qualification import qualify
-from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.trial import check_servable, open_trial
+from surefoot.service.trial.verification import replay, verify
 from surefoot.study import Study
 from surefoot.study.draft import draft_study
 from tests.service.dashboard.pages import PAGES, sign_in

@@ -13,7 +13,7 @@ from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     from surefoot.service.database.databases import Database
-    from surefoot.service.operations.verification import Seal
+    from surefoot.service.trial.verification import Seal
 
 SHOWN_DIFFERENCES = 20
 database_commands = typer.Typer(no_args_is_help=True, help="The decision service's database.")
@@ -277,7 +277,7 @@ def replay_decisions(
     With --seal, it also shows that nothing was changed, deleted, inserted or re-dated since the seal.
     """
     opened = open_database(database)
-    from surefoot.service.operations.verification import read_seals
+    from surefoot.service.trial.verification import read_seals
 
     if not _verify_trial(opened, [line for path in seal or () for line in read_seals(path)]):
         raise typer.Exit(1)
@@ -286,8 +286,8 @@ def replay_decisions(
 def _verify_trial(database: "Database", seals: "list[Seal]") -> bool:
     """Print the differences, with an alert to the team; whether there are none."""
     from surefoot.service.database.clock import now
-    from surefoot.service.operations.verification import replay, verify
     from surefoot.service.trial.alerts import count_alert
+    from surefoot.service.trial.verification import replay, verify
 
     replayed = replay(database)
     checked = verify(database, seals)

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from surefoot.service.api import group_commit
 from surefoot.service.api.group_commit import DecisionRecorder
 from surefoot.service.database.schema import decisions
-from surefoot.service.operations.verification import replay
 from surefoot.service.trial import decisions as decisions_module
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.verification import replay
 from tests.service.support.client import request
 from tests.service.support.trials import column
 

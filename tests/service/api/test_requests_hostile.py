@@ -6,7 +6,7 @@ import random
 import pytest
 
 from surefoot.service.database.schema import decisions, outcomes
-from surefoot.service.operations.verification import replay
+from surefoot.service.trial.verification import replay
 from tests.service.support.client import WHEN, request
 from tests.service.support.trials import column
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from surefoot.service.database.schema import staff_actions
-from surefoot.service.operations.verification import verify
+from surefoot.service.trial.verification import verify
 from tests.service.dashboard.pages import sign_in, token
 from tests.service.support.trials import column, fill
 

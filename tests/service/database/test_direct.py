@@ -12,10 +12,10 @@ from surefoot.service.database.databases import BEGIN_ALONE
 from surefoot.service.database.direct import DirectStatement, execute_text
 from surefoot.service.database.ledger import insert_decisions
 from surefoot.service.database.schema import decisions
-from surefoot.service.operations.verification import verify
 from surefoot.service.trial.api_models import DecisionRequest
 from surefoot.service.trial.decisions import READ_POINTS, decide_batch, read_points
 from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.verification import verify
 from tests.service.support.client import request
 
 IDLE = TransactionStatus.IDLE

@@ -9,11 +9,11 @@ from surefoot.service.database import databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import insert_recorded
 from surefoot.service.database.schema import decisions, ledger, outcomes
-from surefoot.service.operations.verification import make_seal, verify
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide_batch, record_outcomes
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import make_seal, verify
 from tests.service.support.client import LATER, request
 from tests.service.support.trials import column, fill
 

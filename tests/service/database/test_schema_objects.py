@@ -11,8 +11,8 @@ from sqlalchemy.engine import make_url
 from surefoot.service.database import databases
 from surefoot.service.database.schema import APPEND_ONLY
 from surefoot.service.database.schema_objects import find_schema_differences
-from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay, verify
 from tests.service.support.trials import erase, fill, update
 
 ROLES = Path(__file__).parents[3] / "deploy" / "postgresql-roles.sql"

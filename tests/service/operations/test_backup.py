@@ -7,8 +7,8 @@ from surefoot.service.database import databases
 from surefoot.service.database.schema import secrets
 from surefoot.service.operations import backup
 from surefoot.service.operations.encrypted_files import AGE
-from surefoot.service.operations.verification import replay
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay
 from tests.service.support.trials import answer, fill, update
 
 

@@ -9,8 +9,8 @@ import pytest
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import alerts, staff_actions
 from surefoot.service.operations.seals import VARIABLE, find_destination, run_due_seals
-from surefoot.service.operations.verification import read_seals, verify
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import read_seals, verify
 from surefoot.service.updates import schedule
 from tests.service.support.seeded_trial import BEGIN, Clock
 from tests.service.support.trials import column, fill, update

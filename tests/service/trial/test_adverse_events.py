@@ -7,10 +7,10 @@ import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import adverse_events, alerts, staff_actions
-from surefoot.service.operations.verification import verify
 from surefoot.service.trial.adverse_events import list_events, record_event
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import ask_erasure, confirm_erasure, register_participant
+from surefoot.service.trial.verification import verify
 from tests.service.support.trials import column
 
 

@@ -10,7 +10,6 @@ import surefoot.service
 from surefoot.service.access import record_action
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import alerts, messages
-from surefoot.service.operations.verification import verify
 from surefoot.service.trial.alerts import (
     KINDS,
     SEVERITIES,
@@ -24,6 +23,7 @@ from surefoot.service.trial.api_models import Outcome
 from surefoot.service.trial.decisions import record_outcomes
 from surefoot.service.trial.participants import register_participant, set_pause
 from surefoot.service.trial.upkeep import BACKED_UP, SEALED
+from surefoot.service.trial.verification import verify
 from tests.service.support.client import request
 from tests.service.support.seeded_trial import BEGIN, Clock
 from tests.service.support.trials import answer, column, fill

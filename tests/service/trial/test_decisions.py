@@ -7,11 +7,11 @@ import pytest
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions
-from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial import decisions as decisions_module
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import register_participant, set_pause, withdraw
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay, verify
 from tests.service.support.client import CONTEXT, WHEN
 from tests.service.support.seeded_trial import BEGIN, Clock
 from tests.service.support.trials import answer, column

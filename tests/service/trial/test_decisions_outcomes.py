@@ -4,8 +4,8 @@ import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import alerts, outcomes
-from surefoot.service.operations.verification import verify
 from surefoot.service.trial.states import CURRENT
+from surefoot.service.trial.verification import verify
 from tests.service.support.client import LATER, WHEN
 
 

@@ -6,10 +6,10 @@ import pytest
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import decisions, participant_events
-from surefoot.service.operations.verification import replay
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.participants import register_participant, set_pause
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay
 from surefoot.study import Study
 from tests.service.support.seeded_trial import BEGIN
 from tests.service.support.trials import STUDY, answer, column

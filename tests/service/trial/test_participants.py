@@ -3,9 +3,9 @@
 import pytest
 
 from surefoot.service.database.schema import decisions, outcomes, participant_events
-from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.participants import set_pause, withdraw
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay, verify
 from surefoot.service.updates.updates import begin_update, run_update
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, column, fill

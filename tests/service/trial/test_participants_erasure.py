@@ -10,11 +10,11 @@ from surefoot.service.database import databases
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import decisions, erasures, outcomes, participant_events, staff_actions, updates
 from surefoot.service.operations.export import export_decisions
-from surefoot.service.operations.verification import make_seal, replay, verify
 from surefoot.service.trial import participants
 from surefoot.service.trial.api_models import Outcome
 from surefoot.service.trial.decisions import record_outcomes
 from surefoot.service.trial.participants import register_participant
+from surefoot.service.trial.verification import make_seal, replay, verify
 from surefoot.service.updates import schedule
 from tests.service.support.seeded_trial import BEGIN, Clock
 from tests.service.support.trials import answer, column, erase, fill, update

@@ -6,9 +6,9 @@ import pytest
 import sqlalchemy as sa
 
 from surefoot.service.database.schema import alerts, decisions, erasures
-from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay, verify
 from surefoot.service.updates import schedule
 from surefoot.study import Study
 from tests.service.support.seeded_trial import BEGIN, Clock

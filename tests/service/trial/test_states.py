@@ -12,12 +12,12 @@ from numpy.testing import assert_allclose
 from surefoot.data.derived_states import derive_states
 from surefoot.service.database.schema import decisions as table
 from surefoot.service.operations.export import export_decisions
-from surefoot.service.operations.verification import replay
 from surefoot.service.trial import decisions, participants
 from surefoot.service.trial.api_models import DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.states import make_columns, make_study_logs, read_rows
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, column, moment, update
 

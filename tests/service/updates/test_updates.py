@@ -1,3 +1,6 @@
+# ruff: noqa: S608 - the SQL is our own
+
+import json
 import os
 import signal
 import time
@@ -11,16 +14,48 @@ from surefoot import FitWarning, Study
 from surefoot.fitting import fit_study
 from surefoot.fitting.parts import fit_part
 from surefoot.service.database.clock import now
-from surefoot.service.database.schema import activations
+from surefoot.service.database.schema import activations, alerts
 from surefoot.service.database.schema import updates as update_rows
-from surefoot.service.operations.verification import replay
 from surefoot.service.trial import decisions as deciding
 from surefoot.service.trial import states
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay
 from surefoot.service.updates import updates
 from surefoot.trial_rules import proposals
 from tests.service.support.trials import STUDY, answer, column, fill, moment, update
+
+OF_P0 = "decision_id IN (SELECT id FROM decisions WHERE participant_id = 'p0')"
+ALTERATIONS = {
+    "outcomes changed": f"UPDATE outcomes SET outcome = -outcome WHERE {OF_P0}",
+    "outcomes corrected": (
+        "INSERT INTO outcomes "
+        "SELECT 1000 + id, decision_id, 'x' || id, -outcome, observed_at + 1, received_at, 0, NULL, salt "
+        f"FROM outcomes WHERE {OF_P0}"
+    ),
+    "outcomes moved": (
+        "UPDATE outcomes SET decision_id = (SELECT id FROM decisions WHERE participant_id = 'p1' AND decision_idx = 4) "
+        f"WHERE {OF_P0}"
+    ),
+    "contexts changed": "UPDATE decisions SET context = replace(context, ':', ': ') WHERE participant_id = 'p0'",
+}
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("statement", ALTERATIONS.values(), ids=ALTERATIONS)
+def test_an_update_learns_from_evidence_only(trial, statement):
+    """Somebody may put the rows back before the next replay."""
+    fill(trial, points=40)
+    assert update(trial)[0] == "done" and column(trial, alerts.c.kind) == []
+    with trial.database.transaction() as connection:
+        for table in ("decisions", "outcomes"):
+            connection.exec_driver_sql(f"DROP TRIGGER {table}_no_update")
+        assert connection.exec_driver_sql(statement).rowcount
+    assert update(trial)[0] == "done"
+    honest, altered = (json.loads(text) for text in column(trial, update_rows.c.learned_from))
+    assert set(honest) == {"p0", "p1"} and altered == {"p1": honest["p1"]}
+    assert column(trial, alerts.c.kind) == ["replay"]
+    assert "rows that are not as they were recorded, and left out" in column(trial, alerts.c.message)[0]
 
 
 def test_a_study_waits_then_learns_and_the_policy_decides(trial):

@@ -7,8 +7,8 @@ from surefoot.errors import FitWarning, InputError
 from surefoot.fitting import FittedStudy, fit_study
 from surefoot.policies import policies
 from surefoot.service.operations.export import export_decisions
-from surefoot.service.operations.verification import replay
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay
 from surefoot.service.updates.updates import load_pilot_policies
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, answer, fill, update

@@ -33,7 +33,6 @@ from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import decisions, staff_actions
 from surefoot.service.operations.backup import ENCRYPTED, back_up, restore, write_erasure_list
 from surefoot.service.operations.nightly_backup import list_backups
-from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.api_models import ApiError, DecisionRequest, Outcome
 from surefoot.service.trial.decisions import decide, record_outcomes
 from surefoot.service.trial.participants import (
@@ -45,6 +44,7 @@ from surefoot.service.trial.participants import (
     set_pause,
 )
 from surefoot.service.trial.trial import Trial, check_servable, open_trial
+from surefoot.service.trial.verification import replay, verify
 from surefoot.service.updates.updates import begin_update, run_update
 from surefoot.study import Study
 from surefoot.version import __version__

@@ -11,10 +11,10 @@ from surefoot.errors import InputError
 from surefoot.service.access import record_action
 from surefoot.service.database.databases import Database
 from surefoot.service.database.schema import updates
-from surefoot.service.operations.verification import Seal, append_seal, find_broken, make_seal, read_seals, send_seal
 from surefoot.service.trial.alerts import count_alert
 from surefoot.service.trial.trial import Trial
 from surefoot.service.trial.upkeep import SEALED
+from surefoot.service.trial.verification import Seal, append_seal, find_broken, make_seal, read_seals, send_seal
 from surefoot.service.updates.schedule import claim_job
 
 VARIABLE = "SUREFOOT_SEALS"

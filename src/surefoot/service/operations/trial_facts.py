@@ -28,9 +28,9 @@ from surefoot.service.database.schema import (
 )
 from surefoot.service.operations.board import BY_ACTION, BoardReport, Count, make_open_report, record_unblinding
 from surefoot.service.operations.export import EXPORTS, describe_collection, write_policies_text
-from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.trial import Trial
 from surefoot.service.trial.upkeep import SEALED
+from surefoot.service.trial.verification import replay, verify
 from surefoot.study.trial_updates import name_beside
 from surefoot.trial_rules.choices import SOURCES
 from surefoot.version import __version__

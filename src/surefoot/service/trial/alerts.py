@@ -59,7 +59,7 @@ KINDS = {
     "backup": AlertKind("red", "A backup is late or failed."),
     "seal": AlertKind("yellow", "A seal is late."),
     "disk": AlertKind("red", "A disk is almost full."),
-    "replay": AlertKind("red", "A replay found decisions or rows that are not as they were recorded."),
+    "replay": AlertKind("red", "A replay or an update found decisions or rows that are not as they were recorded."),
     "retention": AlertKind("yellow", "Much old content is due to be erased; the service waits a day before it does."),
 }
 

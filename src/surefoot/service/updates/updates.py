@@ -31,11 +31,12 @@ from surefoot.service.database.databases import lock_content
 from surefoot.service.database.ledger import insert_recorded, record
 from surefoot.service.database.schema import activations, erasures, participant_events, policies, updates
 from surefoot.service.trial import states
-from surefoot.service.trial.alerts import raise_alert
+from surefoot.service.trial.alerts import count_alert, raise_alert
 from surefoot.service.trial.api_models import ApiError
 from surefoot.service.trial.boundaries import raise_boundary_alerts
 from surefoot.service.trial.participants import WITHDRAWN
 from surefoot.service.trial.trial import LIVE, Trial, list_coefficients, load_stored_study, open_trial, policies_to_text
+from surefoot.service.trial.verification import Discrepancy, find_altered_rows
 from surefoot.study import StudyLogs
 from surefoot.study.trial_updates import write_ranges
 from surefoot.trial_rules.proposals import Proposal, find_known, propose_policy
@@ -190,6 +191,8 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
             read_at = now()
             departures = _count_departures(trial, connection)
             rows = states.read_rows(connection, without_withdrawn=not trial.settings.learn_from_withdrawn)
+            altered = find_altered_rows(connection)
+        rows = _leave_out_altered(trial, update_id, rows, altered)
         if not rows:
             with trial.database.transaction() as connection:
                 return _end_update(connection, update_id, "waiting", "there are no decisions yet")
@@ -202,6 +205,24 @@ def _fit_and_publish(trial: Trial, update_id: int) -> str:
             if _count_departures(trial, connection) == departures:
                 return _publish_policy(trial, connection, update_id, proposal, known, live)
     raise InputError(f"somebody withdrew or was erased during each of {FITS} fits; start the update again")
+
+
+def _leave_out_altered(trial: Trial, update_id: int, rows: list[Any], altered: list[Discrepancy]) -> list[Any]:
+    """Learn from evidence only: what somebody wrote into the database, even for a moment, steers no policy."""
+    if not altered:
+        return rows
+    points = {row.key[0 if row.kind == "decision" else 1] for row in altered if row.kind in ("decision", "outcome")}
+    # An outcome that was moved to another decision alters both.
+    values = {row.key[0] for row in altered if row.kind == "outcome"}
+    evidence = [row for row in rows if row["id"] not in points and row["outcome_id"] not in values]
+    first = f"{altered[0].subject}: {altered[0].problem}"
+    message = (
+        f"update {update_id} found {len(altered):,} rows that are not as they were recorded, and left out "
+        f"{len(rows) - len(evidence):,} decision points; run surefoot replay. The first: {first}"
+    )
+    with trial.database.transaction() as connection:
+        count_alert(connection, kind="replay", message=message, at=now())
+    return evidence
 
 
 def _count_departures(trial: Trial, connection: sa.Connection) -> tuple[int, int]:

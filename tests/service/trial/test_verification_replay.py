@@ -5,9 +5,9 @@ import sqlalchemy as sa
 
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import activations, decisions, participant_events
-from surefoot.service.operations.verification import replay, verify
 from surefoot.service.trial.participants import set_pause
 from surefoot.service.trial.trial import open_trial
+from surefoot.service.trial.verification import replay, verify
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, answer, erase, fill, moment, update
 

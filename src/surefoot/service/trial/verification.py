@@ -346,6 +346,9 @@ class Discrepancy:
 
     subject: str
     problem: str
+    kind: str = ""
+    """Of evidence, where it is a row or an entry of the ledger."""
+    key: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -364,16 +367,20 @@ def verify(database: Database, seals: Sequence[Seal] = ()) -> Verification:
     """Compare everything, as it is at one moment."""
     with database.snapshot(unlimited=True) as connection:
         verifier = _Verifier(connection, seals)
-        verifier.walk_chain()
-        verifier.find_unrecorded()
-        verifier.find_unaccounted_erasures()
-        verifier.find_returned_content()
+        verifier.find_altered_rows()
         verifier.check_slots()
         verifier.find_reopened_sessions()
         verifier.find_missing_seals(seals)
         verifier.discrepancies += [Discrepancy(*difference) for difference in find_schema_differences(connection)]
         erased = {table.name: _count(connection, sa.select(table.c.id).where(table.c.salt.is_(None))) for table in ERASABLE}
     return Verification(verifier.position, verifier.entries, erased, verifier.discrepancies)
+
+
+def find_altered_rows(connection: sa.Connection) -> list[Discrepancy]:
+    """The rows that are not as the ledger has them, for who reads them in the same snapshot."""
+    verifier = _Verifier(connection, ())
+    verifier.find_altered_rows()
+    return verifier.discrepancies
 
 
 def _count(connection: sa.Connection, query: sa.Select[Any]) -> int:
@@ -409,6 +416,16 @@ class _Verifier:
 
     def _report(self, subject: str, problem: str) -> None:
         self.discrepancies.append(Discrepancy(subject, problem))
+
+    def _report_row(self, kind: str, key: Sequence[Any], problem: str) -> None:
+        self.discrepancies.append(Discrepancy(EVIDENCE[kind].describe(list(key)), problem, kind, tuple(key)))
+
+    def find_altered_rows(self) -> None:
+        """Walk along the chain, and compare every row with it."""
+        self.walk_chain()
+        self.find_unrecorded()
+        self.find_unaccounted_erasures()
+        self.find_returned_content()
 
     def walk_chain(self) -> None:
         """Compare each block with the one before it and with seals, and each entry with its row."""
@@ -496,22 +513,21 @@ class _Verifier:
         names = ", ".join(evidence.content)
         for (key, digest, *content_digest), after_seals in pending:
             row = rows.get(key[0])
-            subject = evidence.describe(key)
             if row is None:
-                self._report(subject, "was recorded and is no longer there")
+                self._report_row(kind, key, "was recorded and is no longer there")
                 continue
             try:
                 if evidence.identify(row) != key or evidence.digest(row) != digest:
-                    self._report(subject, "was changed since it was recorded")
+                    self._report_row(kind, key, "was changed since it was recorded")
                 if evidence.content and row["salt"] is None:
                     if any(row[name] != blank for name, blank in evidence.blanks(key[0]).items()):
-                        self._report(subject, f"was erased, but holds something else than nothing ({names})")
+                        self._report_row(kind, key, f"was erased, but holds something else than nothing ({names})")
                 elif evidence.content and [evidence.digest_content(row)] != content_digest:
-                    self._report(subject, f"was changed since it was recorded ({names})")
+                    self._report_row(kind, key, f"was changed since it was recorded ({names})")
             except UNREADABLE:
-                self._report(subject, "was changed since it was recorded, and cannot be read")
+                self._report_row(kind, key, "was changed since it was recorded, and cannot be read")
             if after_seals:
-                self._check_date(subject, row.get(evidence.moment))
+                self._check_date(evidence.describe(key), row.get(evidence.moment))
 
     def find_unrecorded(self) -> None:
         """Find rows that the ledger does not know; named one by one only where the numbers say that there are any."""
@@ -527,7 +543,7 @@ class _Verifier:
             key_column = evidence.table.c[evidence.key[0]]
             for row in self._connection.execute(evidence.select().order_by(key_column)).mappings():
                 if not known[row[evidence.key[0]]]:
-                    self._report(evidence.describe(evidence.identify(row)), "was inserted: the ledger does not know it")
+                    self._report_row(kind, evidence.identify(row), "was inserted: the ledger does not know it")
             for key, number in known.items():
                 if number > 1:
                     self._report(f"{kind} {key}", "was recorded twice")

@@ -15,11 +15,11 @@ from surefoot.service.database import databases, ledger, schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.ledger import EVIDENCE
 from surefoot.service.messages import Channel, add_message, deliver_messages
-from surefoot.service.operations.verification import Seal, make_seal, replay, verify
 from surefoot.service.trial.alerts import close_alert, raise_alert
 from surefoot.service.trial.participants import set_pause
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.trial.upkeep import SEALED
+from surefoot.service.trial.verification import Seal, make_seal, replay, verify
 from surefoot.study import Study
 from tests.service.support.trials import STUDY, answer, erase, fill, update
 
