@@ -119,9 +119,54 @@ class Masked(Stairs):
         return observation, {"action_mask": np.array([1, 0, 1])}
 
 
+class Broken(Stairs):
+    """Stairs that raise an error or return something else from one method."""
+
+    def __init__(self, method="step", returned=None):
+        super().__init__()
+        self.method = method
+        self.returned = returned
+
+    def answer(self, method, result):
+        if method != self.method:
+            return result
+        if self.returned is None:
+            raise RuntimeError("the stairs are closed")
+        return self.returned
+
+    def reset(self, **options):
+        return self.answer("reset", super().reset(**options))
+
+    def step(self, action):
+        return self.answer("step", super().step(action))
+
+
+def collect_broken(method, returned=None):
+    people = sf.simulators.GymnasiumPeople(Broken, 2, parameters=[{"method": method, "returned": returned}])
+    return people.collect(sf.policies.coin(3), decision_points=3, seed=0)
+
+
+class Unfinished(Stairs):
+    def __init__(self):
+        raise ValueError("no stairs yet")
+
+
+OBSERVATION = {"tired": np.zeros(1), "floors": np.zeros(2), "available": 1}
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: collect_broken("reset"), "participant 0 failed in reset: RuntimeError: the stairs are closed; check"),
+        (lambda: collect_broken("step"), "participant 0 failed in step: RuntimeError: the stairs are closed; check"),
+        (lambda: collect_broken("reset", OBSERVATION), r"from reset; it must return \(observation, info\)"),
+        (lambda: collect_broken("step", (OBSERVATION, 0.0, False, {})), r"from step; it must return \(observation, reward"),
+        (lambda: collect_broken("step", (OBSERVATION, None, False, False, {})), "from step; it must return"),
+        (lambda: collect_broken("step", (OBSERVATION, 0.0, False, False, None)), "from step; it must return"),
+        (lambda: collect_broken("reset", ({"tired": np.zeros(1)}, {})), "not of its observation space"),
+        (lambda: collect_broken("reset", ({**OBSERVATION, "floors": np.zeros(3)}, {})), "not of its observation space"),
+        (lambda: sf.simulators.GymnasiumPeople(Unfinished, 2), "could not be made with {}: no stairs yet"),
+        (lambda: sf.simulators.GymnasiumPeople(dict, 2), "which is no gymnasium.Env"),
         (lambda: sf.simulators.GymnasiumPeople("NoSuch-v0", 2), "NoSuch-v0 of participant 0 could not be made"),
         (lambda: sf.simulators.GymnasiumPeople("no_such_package:A-v0", 2), "write package.module:Name-v0"),
         (lambda: make_people(parameters=[{"gians": 1.0}]), "gians"),

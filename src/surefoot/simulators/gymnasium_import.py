@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, Self
+from typing import Any, Self, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -18,6 +18,11 @@ AVAILABLE = "available"
 """The entry of a Dict observation, or of `info`, that says whether a participant can be treated."""
 NUMERIC = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 SEEDS = 2**31
+RETURNED = {
+    "reset": ("observation", "info"),
+    "step": ("observation", "reward", "terminated", "truncated", "info"),
+}
+"""The tuples that an environment's methods return."""
 
 
 class GymnasiumPeople(Simulator):
@@ -75,6 +80,8 @@ class GymnasiumPeople(Simulator):
         self._parameters = [kinds[person % len(kinds)] for person in range(participants)]
         self._restart = restart
         example = self._make(0)
+        if not isinstance(example, gymnasium.Env):
+            raise InputError(f"{environment} made {example!r}, which is no gymnasium.Env")
         actions = example.action_space
         if not isinstance(actions, spaces.Discrete):
             raise InputError(f"the actions of {environment} are {actions}; a simulator needs a Discrete action space")
@@ -83,7 +90,8 @@ class GymnasiumPeople(Simulator):
         if len(self.action_names) != actions.n:
             raise InputError(f"{environment} has {actions.n} actions, but {len(self.action_names)} are named; name each")
         names = list(_list_names(example.observation_space, "state"))
-        self._columns = list(range(len(names)))
+        self._size = len(names)
+        self._columns = list(range(self._size))
         if isinstance(example.observation_space, spaces.Dict) and state_names is not None:
             for name in state_names:
                 if name not in names:
@@ -100,11 +108,27 @@ class GymnasiumPeople(Simulator):
             if isinstance(self._environment, str):
                 return gymnasium.make(self._environment, disable_env_checker=True, **parameters)
             return self._environment(**parameters)
-        except (gymnasium.error.Error, ModuleNotFoundError, TypeError) as error:
+        except Exception as error:
             raise InputError(
                 f"the environment {self._environment} of participant {self.participants[person]} could not be made with "
                 f"{dict(parameters)}: {error}; write package.module:Name-v0, and parameters that it takes"
             ) from error
+
+    def _call(self, person: int, environment: gymnasium.Env[Any, Any], method: str, *action: int, **options: int) -> Any:
+        """What `reset` or `step` of a participant's environment returns."""
+        name = f"the environment {self._environment} of participant {self.participants[person]}"
+        try:
+            returned = getattr(environment, method)(*action, **options)
+        except Exception as error:
+            raise InputError(
+                f"{name} failed in {method}: {type(error).__name__}: {error}; check it with "
+                "gymnasium.utils.env_checker.check_env"
+            ) from error
+        expected = RETURNED[method]
+        complete = isinstance(returned, tuple) and len(returned) == len(expected) and isinstance(returned[-1], Mapping)
+        if not complete or (method == "step" and not isinstance(returned[1], SupportsFloat)):
+            raise InputError(f"{name} returned {returned!r} from {method}; it must return ({', '.join(expected)})")
+        return returned
 
     def of(self, people: slice, engine: Engine) -> Self:
         """The simulator of some of the people, with environments that nobody else steps."""
@@ -124,7 +148,8 @@ class GymnasiumPeople(Simulator):
         state = np.empty((len(self.state_names) + 1, *lanes))
         for *lane, environment in self._lanes:
             at = tuple(lane)
-            state[(slice(None), *at)] = self._read(environment, *environment.reset(seed=int(numbers[(0, *at)] * SEEDS)))
+            observation, info = self._call(at[-1], environment, "reset", seed=int(numbers[(0, *at)] * SEEDS))
+            state[(slice(None), *at)] = self._read(environment, observation, info)
         return state
 
     def advance(self, state: Array, action: Array, numbers: Array) -> tuple[Array, Array]:
@@ -138,11 +163,12 @@ class GymnasiumPeople(Simulator):
             at = tuple(lane)
             if self._left[at] or (active is not None and not active[at]):
                 continue
-            observation, reward, terminated, truncated, info = environment.step(int(action[at]) + self._first_action)
+            code = int(action[at]) + self._first_action
+            observation, reward, terminated, truncated, info = self._call(at[-1], environment, "step", code)
             rewards[at] = float(reward)
             self._reported[at] = bool(info.get("reported", True))
             if (terminated or truncated) and self._restart:
-                observation, info = environment.reset()
+                observation, info = self._call(at[-1], environment, "reset")
             elif terminated:
                 self._left[at] = True
             elif truncated:
@@ -164,8 +190,16 @@ class GymnasiumPeople(Simulator):
             )
         in_state = isinstance(observation, Mapping) and AVAILABLE in observation
         available = observation[AVAILABLE] if in_state else info.get(AVAILABLE, True)
-        numbers = _list_numbers(environment.observation_space, observation)
-        return np.append(np.concatenate(list(numbers))[self._columns], float(bool(available)))
+        try:
+            numbers = np.concatenate(list(_list_numbers(environment.observation_space, observation)))
+        except (KeyError, TypeError, ValueError):
+            numbers = np.empty(0)
+        if len(numbers) != self._size:
+            raise InputError(
+                f"{self._environment} observed {observation!r}, which is not of its observation space "
+                f"{environment.observation_space}; check it with gymnasium.utils.env_checker.check_env"
+            )
+        return np.append(numbers[self._columns], float(bool(available)))
 
     def visible(self, state: Array) -> Array:
         return state[:-1]
