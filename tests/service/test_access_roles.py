@@ -11,7 +11,7 @@ from surefoot.service import access, dashboard
 from surefoot.service.app import create_app
 from surefoot.service.dashboard.participant_pages import describe_participant, list_participants
 from surefoot.service.database.clock import ClockWatch, now
-from surefoot.service.database.schema import decisions, ended_sessions, staff_actions
+from surefoot.service.database.schema import decisions, ended_sessions, outcomes, staff_actions
 from surefoot.service.trial import alerts
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.trial import open_trial
@@ -195,7 +195,7 @@ def test_keys_expire_with_a_reason(browser, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("days", [400, -400])
 def test_a_clock_that_is_wrong_for_a_moment_locks_nobody_out(trial, monkeypatch, days):
-    """Keys do not expire, and timestamps that are right are not in the future."""
+    """Keys do not expire, timestamps that are right are not in the future, and rows are dated as they should be."""
     right = now() - timedelta(days=days)
     watch = ClockWatch(lambda: 1000.0)
     watch.find_jump(right)
@@ -209,6 +209,9 @@ def test_a_clock_that_is_wrong_for_a_moment_locks_nobody_out(trial, monkeypatch,
         assert decision.status_code == 200
         outcome = {"decision_id": decision.json()["decision_id"], "outcome": 1, "timestamp": right.isoformat()}
         assert browser.ask("/outcomes", outcome).json()["results"][0]["status"] == "recorded"
+        for table in (decisions, outcomes):
+            (received,) = column(trial, table.c.received_at)
+            assert abs(received - right) < timedelta(hours=1), "keep_days would erase what seems to be old"
         sign_in(browser, "admin")
         assert browser.get("/").status_code == 200
 

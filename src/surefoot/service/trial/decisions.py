@@ -61,8 +61,7 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
 
     A batch holds at most one new decision point of each participant, because nothing would order two of them.
     """
-    received = now()
-    believed = trial.watch.believe(received)
+    received = trial.watch.believe(now())
     points = [(request.participant_id, request.decision_idx) for request in requests]
     accepted: dict[Point, DecisionRequest] = {}
     refused: dict[int, ApiError] = {}
@@ -72,7 +71,7 @@ def decide_batch(trial: Trial, requests: Sequence[DecisionRequest]) -> list[str 
         for number, (point, request) in enumerate(zip(points, requests, strict=True)):
             if known[point]["reply"] is None and point not in accepted:
                 try:
-                    _check_request(trial, request, standings.get(request.participant_id), received, believed)
+                    _check_request(trial, request, standings.get(request.participant_id), received)
                     accepted[point] = request
                 except ApiError as error:
                     refused[number] = error
@@ -192,14 +191,12 @@ def find_wrong_clock(moment: datetime, at: datetime, future_minutes: float) -> t
     return None
 
 
-def _check_request(
-    trial: Trial, request: DecisionRequest, standing: "Standing | None", received: datetime, believed: datetime
-) -> None:
+def _check_request(trial: Trial, request: DecisionRequest, standing: "Standing | None", received: datetime) -> None:
     if standing is None:
         raise ApiError(404, "unknown_participant", "register the participant first: POST /participants", "participant_id")
     if standing.withdrawn:
         raise ApiError(409, "withdrawn", "the participant has withdrawn; send nothing, and ask no more", "participant_id")
-    wrong_clock = find_wrong_clock(request.timestamp, believed, trial.settings.limits.future_minutes)
+    wrong_clock = find_wrong_clock(request.timestamp, received, trial.settings.limits.future_minutes)
     if wrong_clock is not None:
         raise ApiError(422, *wrong_clock, "timestamp")
     check_types(trial.study, request.context)
@@ -365,13 +362,12 @@ def record_outcomes(trial: Trial, given: Sequence[Outcome]) -> list[dict[str, An
     receipts = []
     # Alone: nobody withdraws or is erased between the reading and the commit.
     with trial.database.transaction(alone=True) as connection:
-        received = now()
-        believed = trial.watch.believe(received)
+        received = trial.watch.believe(now())
         known = {row.id: row for row in connection.execute(query)}
         repeated = set(connection.scalars(sa.select(outcomes.c.fingerprint).where(outcomes.c.fingerprint.in_(marks))))
         for outcome, mark in zip(given, marks, strict=True):
             decision: Any = known.get(outcome.decision_id)
-            wrong_clock = find_wrong_clock(outcome.timestamp, believed, trial.settings.limits.future_minutes)
+            wrong_clock = find_wrong_clock(outcome.timestamp, received, trial.settings.limits.future_minutes)
             status = _find_refusal(trial.study, outcome, decision) if wrong_clock is None else wrong_clock[0]
             agrees = None
             if status is None:
