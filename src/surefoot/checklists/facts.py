@@ -15,9 +15,10 @@ import numpy as np
 from surefoot.checklists.checklist import Fact, Facts, merge_facts
 from surefoot.data.log_columns import Problems
 from surefoot.data.log_table import list_files
+from surefoot.effects.contrasts import EffectRow
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.missing_outcomes import MISSING_METHODS
-from surefoot.effects.report import EffectRow, EffectsReport
+from surefoot.effects.report import EffectsReport
 from surefoot.effects.study_effects import analyse_study, read_section
 from surefoot.errors import InputError
 from surefoot.fitting import FittedStudy

@@ -347,7 +347,7 @@ class ExcursionBatch:
             participant_index=self.person,
             time=np.arange(len(self)),
             state=np.column_stack(list(state.values())) if state else np.empty((len(self), 0)),
-            available=self.available & self.later & (self.future > 0),
+            available=self.possible,
             action=self.action,
             # Rows that remain after later actions are ruled out were not drawn with these probabilities.
             probability=self.taken if analysis.future == "observed" else np.full(len(self), np.nan),
@@ -362,6 +362,34 @@ class ExcursionBatch:
     @property
     def person(self) -> Codes:
         return self.order.person
+
+    @property
+    def starts(self) -> Codes:
+        """The first row of every participant."""
+        return np.flatnonzero(np.diff(self.person, prepend=-1))
+
+    @property
+    def possible(self) -> Mask:
+        """Rows whose outcome the analysis wants to know."""
+        return self.available & self.later & (self.future > 0)
+
+    @property
+    def described(self) -> Mask:
+        """Rows with all moderators and controls."""
+        return np.asarray(~np.isnan(np.concatenate([self.moderators, self.controls])).any(axis=0))
+
+    def replace_outcome(self, outcome: Floats) -> "ExcursionBatch":
+        """The same rows for the average effect on another outcome, without weights or predictions for the present one."""
+        ones = np.ones(len(self))
+        return replace(
+            self,
+            outcome=outcome,
+            predicted=np.zeros(len(self)),
+            observation_weight=ones,
+            moderators=ones[None],
+            moderator_names=(INTERCEPT,),
+            moderator_spec=None,
+        )
 
     @cached_property
     def taken(self) -> Floats:
@@ -542,7 +570,7 @@ def check_validity(batch: ExcursionBatch, *, binary: bool, distal: bool) -> None
         if batch.analysis.lag:
             raise InputError("a distal outcome has no lag; leave lag at 0")
         outcome = batch.outcome
-        expected = outcome[np.flatnonzero(np.diff(batch.person, prepend=-1))][batch.person]
+        expected = outcome[batch.starts][batch.person]
         differs = ~((outcome == expected) | (np.isnan(outcome) & np.isnan(expected)))
         remedy = "a distal outcome is one number for a participant, repeated on every row"
         batch.order.refuse(differs, column, "{:g} differs from the participant's first row", remedy, outcome)

@@ -1,5 +1,6 @@
 """Linear combinations of an effect's coefficients with their tests, one at a time or together."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +9,9 @@ from scipy.special import stdtr, stdtrit
 
 from surefoot.data.frames import make_frame
 from surefoot.effects.analysis import Floats
+from surefoot.inference.intervals import Interval, t_interval
 from surefoot.inference.simultaneous import LargestT
-from surefoot.reports.numbers import describe_p
+from surefoot.reports.numbers import describe_p, log_to_percent
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +73,58 @@ class JointTest:
 
     def __str__(self) -> str:
         return f"F({self.df_num}, {self.df_denom:.4g}) = {self.fvalue:.3f}, {describe_p(self.pvalue)}"
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """One line of the table."""
+
+    analysis: str
+    effect: str
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+    t: float
+    degrees: float
+    p: float
+    p_holm: float = np.nan  # Adjusted for all tests of the table, after Holm.
+    usual_error: float = np.nan  # Standard errors of both kinds, where both are known.
+    adaptive_error: float = np.nan
+    simultaneous_low: float = np.nan  # With several actions: all pairs of them together, by max-t.
+    simultaneous_high: float = np.nan
+    simultaneous_p: float = np.nan
+    outcome_sd: float = np.nan  # Standard deviation of the outcome; NaN for relative risks.
+
+    @property
+    def simultaneous(self) -> Interval:
+        """The interval that holds together with those of all other pairs of actions."""
+        return Interval(self.estimate, self.standard_error, self.simultaneous_low, self.simultaneous_high)
+
+    @property
+    def ratio(self) -> float:
+        """How many times wider the adaptive interval is."""
+        return self.adaptive_error / self.usual_error
+
+    def widen(self, error: float) -> Interval:
+        """The estimate with another standard error."""
+        return t_interval(self.estimate, error, self.degrees)
+
+    @property
+    def label(self) -> str:
+        return self.effect if self.effect == self.analysis else f"{self.analysis}: {self.effect}"
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.estimate, self.standard_error, self.low, self.high)
+
+    @property
+    def standardised(self) -> Interval:
+        """In standard deviations of the outcome, which is taken as known."""
+        return Interval(*(number / self.outcome_sd for number in self.interval))
+
+    @property
+    def percent(self) -> Interval:
+        """e^effect − 1 in per cent."""
+        ends = [log_to_percent(end) for end in (self.estimate, self.low, self.high)]
+        return Interval(ends[0], math.nan, *ends[1:])

@@ -85,8 +85,7 @@ def shrink_predictions(batch: ExcursionBatch, predictions: Floats) -> ExcursionB
 def _list_influences(batch: ExcursionBatch) -> Floats:
     """Of every participant on the effect's coefficients by WCLS, corrected for small samples, (people, coefficients)."""
     estimate = solve(make_linear(batch))
-    influence = np.linalg.solve(estimate.bread, estimate.corrected_scores.T).T @ estimate.function.back
-    return np.asarray(influence[:, estimate.function.controls :])
+    return estimate.list_influences()[:, estimate.function.controls :]
 
 
 def make_learner(learner: Any) -> Any:

@@ -75,11 +75,16 @@ class Estimate:
     scores: Floats  # u_i, (people, d).
     corrected_scores: Floats  # (I − S_i A⁻¹)⁻¹ u_i.
 
+    def list_influences(self, *, corrected: bool = True) -> Floats:
+        """Of every participant on the coefficients in the columns' own units, (people, d)."""
+        scores = self.corrected_scores if corrected else self.scores
+        return np.asarray(np.linalg.solve(self.bread, scores.T).T @ self.function.back)
+
 
 def solve(function: EstimatingFunction) -> Estimate:
     """The root, and its covariance with and without the correction for small samples."""
     person = function.batch.person
-    starts = np.flatnonzero(np.diff(person, prepend=-1))
+    starts = function.batch.starts
     size = len(function.start)
     refuse_few(len(starts), function.names)
     first = np.unique(np.searchsorted(starts, np.arange(0, len(person), BLOCK_ROWS)))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from surefoot.data.log_columns import Problems
 from surefoot.data.log_table import name_file
 from surefoot.effects.analysis import Codes, Floats, Mask
+from surefoot.effects.contrasts import EffectRow
 from surefoot.errors import InputError
 from surefoot.inference.intervals import Interval, ratio_interval, sum_by_participant
 from surefoot.reports.numbers import format_interval, format_percent, format_value
@@ -30,7 +31,7 @@ SMALL = 10
 """Groups of fewer people are called small."""
 MISSING = "not known"
 """The level of rows whose group is missing."""
-Estimate = Callable[[str, Mask], Sequence[Any]]
+Estimate = Callable[[str, Mask], Sequence[EffectRow]]
 """The rows of the average effect in some rows of the logs, under the name of the group."""
 
 
@@ -50,8 +51,8 @@ class GroupSummary:
     """Mean of the known outcomes, in their own units."""
     missing: Interval
     """Share of them without an outcome."""
-    effects: tuple[Any, ...]
-    """An `EffectRow` for every action; empty where effects cannot be estimated."""
+    effects: tuple[EffectRow, ...]
+    """For every action; empty where effects cannot be estimated."""
     refusal: str = ""
     """Why they cannot."""
 
@@ -146,7 +147,7 @@ def _summarise(
         sums = [sum_by_participant(logs.participant_index, len(logs.participants), values) for values in (top, bottom)]
         return ratio_interval(sums[0][people], sums[1][people])
 
-    effects: Sequence[Any] = ()
+    effects: Sequence[EffectRow] = ()
     refusal = ""
     shared = np.isin(logs.participant_index, np.unique(logs.participant_index[rows])) & ~rows
     if whole_people and shared.any():

@@ -193,6 +193,4 @@ def fit_missing(batch: ExcursionBatch, chosen: Estimator) -> MissingFit:
 
 def find_missing_rows(batch: ExcursionBatch) -> Codes:
     """Rows that count but for their outcome."""
-    possible = batch.available & batch.later & (batch.future > 0)
-    complete = ~(np.isnan(batch.moderators).any(axis=0) | np.isnan(batch.controls).any(axis=0))
-    return np.flatnonzero(possible & complete & np.isnan(batch.outcome))
+    return np.flatnonzero(batch.possible & batch.described & np.isnan(batch.outcome))

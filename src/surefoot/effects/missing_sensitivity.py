@@ -7,21 +7,19 @@ of δ at which the 95 % interval includes 0 are a 95 % interval (Fieller's) of t
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import stdtrit
 
 from surefoot.effects.analysis import ExcursionBatch, Floats, Mask
-from surefoot.effects.contrasts import JointTest
+from surefoot.effects.contrasts import EffectRow, JointTest
 from surefoot.effects.estimators import ESTIMATORS, Estimate, make_linear, solve
-from surefoot.effects.formulas import INTERCEPT
 from surefoot.effects.missing_outcomes import MISSING_METHODS, Imputations, MissingMethod, find_missing_rows
 from surefoot.effects.observation_model import LEAST_PROBABILITY, ObservationModel
 from surefoot.effects.result import EffectResult
 from surefoot.errors import InputError
-from surefoot.inference.intervals import Interval
 from surefoot.reports.summaries import to_plain
 
 if TYPE_CHECKING:
@@ -36,24 +34,6 @@ COARSE = 13
 """Numbers of shifts: a linear estimator needs no further fit for each of them, the others do."""
 NAMED = 5
 """Participants that a sentence names."""
-
-
-class EffectLine(Protocol):
-    """One line of a table of effects."""
-
-    @property
-    def analysis(self) -> str: ...
-    @property
-    def effect(self) -> str: ...
-    @property
-    def estimate(self) -> float: ...
-    @property
-    def standard_error(self) -> float: ...
-    @property
-    def interval(self) -> Interval: ...
-
-
-Line = TypeVar("Line", bound=EffectLine)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +139,7 @@ def _make_curve(result: EffectResult, imputations: Imputations, code: int, patte
         return [solve(make(imputations.complete(result.points, outcomes))) for outcomes in draws]
 
     def find_influence(estimate: Estimate) -> Floats:
-        scores = estimate.scores if distal else estimate.corrected_scores
-        return np.asarray(np.linalg.solve(estimate.bread, scores.T).T @ estimate.function.back[:, position])
+        return estimate.list_influences(corrected=not distal)[:, position]
 
     if is_linear:
         # Estimates and influences are linear in the outcomes, so two fits give them for every shift.
@@ -186,12 +165,12 @@ def _make_curve(result: EffectResult, imputations: Imputations, code: int, patte
 
 
 @dataclass(frozen=True, eq=False)
-class MissingSensitivity(Generic[Line]):
+class MissingSensitivity:
     """Missing outcomes by action, the effects of all methods, and the curves over shifts."""
 
     primary: str
     """The method of the study."""
-    rows: tuple[Line, ...]
+    rows: tuple[EffectRow, ...]
     """Effects of every method."""
     refusals: dict[str, str]
     """Why a method has no effects."""
@@ -222,16 +201,16 @@ class MissingSensitivity(Generic[Line]):
     def shares(self) -> dict[str, float]:
         return {action: self.missing[action] / rows if rows else np.nan for action, rows in self.decision_points.items()}
 
-    def list_effects(self) -> dict[str, list[Line]]:
+    def list_effects(self) -> dict[str, list[EffectRow]]:
         """Rows of one effect by all methods, by the name of the effect."""
-        effects: dict[str, list[Line]] = {}
+        effects: dict[str, list[EffectRow]] = {}
         for row in self.rows:
             analysis = row.analysis.rpartition(", ")[0]
             effects.setdefault(row.effect if row.effect == analysis else f"{analysis}: {row.effect}", []).append(row)
         return effects
 
     @property
-    def disagreements(self) -> dict[str, list[Line]]:
+    def disagreements(self) -> dict[str, list[EffectRow]]:
         """Effects of which some intervals include 0 and others do not."""
         effects = self.list_effects().items()
         return {name: rows for name, rows in effects if len({row.interval.excludes_zero for row in rows}) > 1}
@@ -302,15 +281,7 @@ def count_missing(batch: ExcursionBatch) -> tuple[dict[str, int], dict[str, int]
     actions = batch.action_names
     rows = np.bincount(batch.action[among], minlength=len(actions)).tolist()
     lost = np.bincount(batch.action[missing], minlength=len(actions)).tolist()
-    indicator = replace(
-        batch,
-        outcome=np.where(among, missing.astype(np.float64), np.nan),
-        predicted=np.zeros(len(batch)),
-        observation_weight=np.ones(len(batch)),
-        moderators=np.ones((1, len(batch))),
-        moderator_names=(INTERCEPT,),
-        moderator_spec=None,
-    )
+    indicator = batch.replace_outcome(np.where(among, missing.astype(np.float64), np.nan))
     test = None
     with suppress(InputError):  # Too few participants have a complete row.
         test = EffectResult("wcls", indicator, solve(make_linear(indicator))).joint_test()
@@ -321,10 +292,10 @@ def count_missing(batch: ExcursionBatch) -> tuple[dict[str, int], dict[str, int]
 
 def assess_missing(
     averages: Mapping[str, EffectResult],
-    rows: Sequence[Line],
+    rows: Sequence[EffectRow],
     refusals: Mapping[str, str],
     primary: str,
-) -> MissingSensitivity[Line]:
+) -> MissingSensitivity:
     """Collect what a report says about missing outcomes.
 
     Parameters
@@ -344,7 +315,6 @@ def assess_missing(
     """
     points = next(iter(averages.values())).points
     decision_points, missing, test = count_missing(points)
-    possible = points.available & points.later & (points.future > 0)
     models = [result.observation for result in averages.values() if result.observation is not None]
     imputed = [result for result in averages.values() if result.imputations is not None]
     drawn = [result.imputations for result in imputed if result.imputations is not None]
@@ -354,7 +324,7 @@ def assess_missing(
         refusals=dict(refusals),
         decision_points=decision_points,
         missing=missing,
-        incomplete=int(possible.sum()) - sum(decision_points.values()),
+        incomplete=int(points.possible.sum()) - sum(decision_points.values()),
         test=test,
         observation=models[0] if models else None,
         imputations=len(drawn[0]) if drawn else 0,

@@ -90,8 +90,7 @@ def make_series(batch: ExcursionBatch, *, distal: bool = False) -> OutcomeSeries
 
 def _make_point_series(batch: ExcursionBatch) -> OutcomeSeries:
     """Decision points that are available, or whose outcome is known; rows without a moderator or control are left out."""
-    complete = ~(np.isnan(batch.moderators).any(axis=0) | np.isnan(batch.controls).any(axis=0))
-    rows = np.flatnonzero(complete & batch.later & (batch.available | ~np.isnan(batch.outcome)))
+    rows = np.flatnonzero(batch.described & batch.later & (batch.available | ~np.isnan(batch.outcome)))
     person = batch.person[rows]
     entries = np.arange(len(rows))
     first = np.diff(person, prepend=-1) != 0
@@ -120,13 +119,13 @@ def _make_point_series(batch: ExcursionBatch) -> OutcomeSeries:
     index = np.full(len(batch), -1)
     index[rows] = entries
     names, predictors = _standardise_columns(columns, len(rows))
-    possible = batch.available[rows] & (batch.future[rows] > 0)
+    possible = batch.possible[rows]
     return OutcomeSeries(index, rows, person, previous, possible, outcome, treated.T, names, predictors, batch.action_names)
 
 
 def _make_person_series(batch: ExcursionBatch) -> OutcomeSeries:
     """Participants, with the means of their states and actions and the number of their decision points."""
-    rows = np.flatnonzero(np.diff(batch.person, prepend=-1))
+    rows = batch.starts
     shares = _average_people(batch.treated, batch.available, rows)
     treated = np.nan_to_num(shares)
     columns: dict[str, Floats] = {}
@@ -415,7 +414,7 @@ def count_estimated_weights(estimate: Estimate, points: ExcursionBatch, model: O
     information = (model.probabilities * (1 - model.probabilities)) * model.design.T
     for j in range(width):
         stacked[person[starts], j, :width] = np.add.reduceat(information[j][:, None] * model.design, starts, axis=0)
-    starts = np.flatnonzero(np.diff(batch.person, prepend=-1))
+    starts = batch.starts
     counted = batch.person[starts]
     scores[counted, width:] = np.add.reduceat(psi, starts, axis=1).T
     for j in range(size):

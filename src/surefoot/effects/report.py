@@ -12,7 +12,7 @@ from surefoot.data.frames import make_frame
 from surefoot.data.log_columns import Place, frame_row
 from surefoot.effects.adaptive_errors import adapt_errors
 from surefoot.effects.analysis import Analysis
-from surefoot.effects.contrasts import ContrastResults, JointTest, SimultaneousContrasts
+from surefoot.effects.contrasts import ContrastResults, EffectRow, JointTest, SimultaneousContrasts
 from surefoot.effects.day_curve import KNOTS, EffectCurve, fit_curve
 from surefoot.effects.distal import TOTAL
 from surefoot.effects.estimators import ESTIMATORS, ROBUST_LOSSES, estimate_robustly, make_mean, solve
@@ -33,7 +33,7 @@ from surefoot.inference.adaptive_sandwich import UpdateHistory
 from surefoot.inference.intervals import Interval, adjust_p_values, t_interval
 from surefoot.log_checks import Check, check_logs, find_worst, list_warnings
 from surefoot.log_checks.outcomes_by_action import describe_flags
-from surefoot.reports.numbers import format_number, format_p, log_to_percent
+from surefoot.reports.numbers import format_number, format_p
 from surefoot.reports.signatures import spell_out_keywords
 from surefoot.reports.summaries import WIDTH, Overview, ShownResult, latex_table, lay_out_table, to_plain
 from surefoot.screening.screen import Screen
@@ -52,61 +52,6 @@ NAMED = 4
 """A label names the moderators of an effect up to this number."""
 NOTABLE = 0.25
 """Two ways to treat missing outcomes are both shown when they differ by more than this share of a standard error."""
-
-
-@dataclass(frozen=True)
-class EffectRow:
-    """One line of the table."""
-
-    analysis: str
-    effect: str
-    estimate: float
-    standard_error: float
-    low: float
-    high: float
-    t: float
-    degrees: float
-    p: float
-    p_holm: float = np.nan  # Adjusted for all tests of the table, after Holm.
-    usual_error: float = np.nan  # Standard errors of both kinds, where both are known.
-    adaptive_error: float = np.nan
-    simultaneous_low: float = np.nan  # With several actions: all pairs of them together, by max-t.
-    simultaneous_high: float = np.nan
-    simultaneous_p: float = np.nan
-    outcome_sd: float = np.nan  # Standard deviation of the outcome; NaN for relative risks.
-
-    @property
-    def simultaneous(self) -> Interval:
-        """The interval that holds together with those of all other pairs of actions."""
-        return Interval(self.estimate, self.standard_error, self.simultaneous_low, self.simultaneous_high)
-
-    @property
-    def ratio(self) -> float:
-        """How many times wider the adaptive interval is."""
-        return self.adaptive_error / self.usual_error
-
-    def widen(self, error: float) -> Interval:
-        """The estimate with another standard error."""
-        return t_interval(self.estimate, error, self.degrees)
-
-    @property
-    def label(self) -> str:
-        return self.effect if self.effect == self.analysis else f"{self.analysis}: {self.effect}"
-
-    @property
-    def interval(self) -> Interval:
-        return Interval(self.estimate, self.standard_error, self.low, self.high)
-
-    @property
-    def standardised(self) -> Interval:
-        """In standard deviations of the outcome, which is taken as known."""
-        return Interval(*(number / self.outcome_sd for number in self.interval))
-
-    @property
-    def percent(self) -> Interval:
-        """e^effect − 1 in per cent."""
-        ends = [log_to_percent(end) for end in (self.estimate, self.low, self.high)]
-        return Interval(ends[0], math.nan, *ends[1:])
 
 
 @dataclass(frozen=True)
@@ -209,7 +154,7 @@ class EffectsReport(ShownResult):
     """Why, and what each kind answers."""
     error_warning: str = ""
     """Why the report cannot use the valid ones; empty where it does."""
-    missing: MissingSensitivity[EffectRow] | None = None
+    missing: MissingSensitivity | None = None
     """Complete, weighted and imputed analyses next to each other; None where no outcome is missing."""
     groups: tuple[GroupSummary, ...] = ()
     """Prompts, outcomes, missing values and effects of the groups in `[groups]`."""
@@ -651,7 +596,7 @@ def find_outcome_sd(result: EffectResult) -> float:
     counted = result.points.counted_only
     if chosen.binary:
         return math.nan
-    outcome = counted.outcome[np.flatnonzero(np.diff(counted.person, prepend=-1))] if chosen.distal else counted.outcome
+    outcome = counted.outcome[counted.starts] if chosen.distal else counted.outcome
     return float(outcome.std(ddof=1)) if len(outcome) > 1 else math.nan
 
 
@@ -738,7 +683,7 @@ def _analyse_complete_rows(fit: "_Fitter", results: Mapping[str, EffectResult]) 
     return tuple(rows)
 
 
-def _compare_missing(fit: "_Fitter", results: Mapping[str, EffectResult]) -> MissingSensitivity[EffectRow] | None:
+def _compare_missing(fit: "_Fitter", results: Mapping[str, EffectResult]) -> MissingSensitivity | None:
     """Every analysis with every method of treating missing outcomes."""
     main = next(iter(results.values()))
     if not len(find_missing_rows(main.points)):

@@ -24,7 +24,7 @@ from surefoot.effects.analysis import (
 from surefoot.effects.contrasts import ContrastResults, JointTest, SimultaneousContrasts
 from surefoot.effects.distal import TOTAL
 from surefoot.effects.estimators import ESTIMATORS, Estimate, fit_least_squares, make_linear, solve
-from surefoot.effects.formulas import INTERCEPT, Terms
+from surefoot.effects.formulas import Terms
 from surefoot.effects.missing_outcomes import MISSING_METHODS, Imputations, MissingFit, adapt_fit, fit_missing
 from surefoot.effects.observation_model import ObservationModel
 from surefoot.errors import InputError, did_you_mean
@@ -76,7 +76,6 @@ class SampleQuality:
 
 def assess_sample(batch: ExcursionBatch) -> SampleQuality:
     """Count rows, missing outcomes and extreme outcomes."""
-    possible = batch.available & batch.later & (batch.future > 0)
     counted = batch.counted_only
     weight = counted.weight
     tail = None
@@ -91,7 +90,7 @@ def assess_sample(batch: ExcursionBatch) -> SampleQuality:
         people=len(batch.order.participants),
         people_counted=len(np.unique(counted.person)),
         reasons={name: int(applies.sum()) for name, applies in batch.reasons.items()},
-        missing=_count_by_action(batch, possible, ~batch.observed),
+        missing=_count_by_action(batch, batch.possible, ~batch.observed),
         tail=tail,
         effective_share=float(weight.sum() ** 2 / (len(weight) * (weight**2).sum())),
     )
@@ -101,15 +100,7 @@ def _count_by_action(batch: ExcursionBatch, among: Mask, happened: Mask) -> Shar
     actions = len(batch.action_names)
     rows = np.bincount(batch.action[among], minlength=actions).tolist()
     count = np.bincount(batch.action[among & happened], minlength=actions).tolist()
-    outcome = np.where(among, happened.astype(np.float64), np.nan)
-    other = replace(
-        batch,
-        outcome=outcome,
-        predicted=np.zeros(len(batch)),
-        observation_weight=np.ones(len(batch)),
-        moderators=np.ones((1, len(batch))),
-        moderator_names=(INTERCEPT,),
-    )
+    other = batch.replace_outcome(np.where(among, happened.astype(np.float64), np.nan))
     effect = None
     if np.ptp(other.counted_only.outcome) > 0:
         try:

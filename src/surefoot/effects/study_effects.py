@@ -13,12 +13,13 @@ from surefoot.data.frames import make_frame
 from surefoot.data.log_columns import Problems
 from surefoot.data.log_table import name_file
 from surefoot.effects.analysis import OUTCOME_MISSING, Analysis, Floats
+from surefoot.effects.contrasts import EffectRow
 from surefoot.effects.estimators import ESTIMATORS
 from surefoot.effects.formulas import list_variables, read_formula
 from surefoot.effects.groups import GroupSummary, summarise_groups
 from surefoot.effects.missing_outcomes import MISSING_METHODS
 from surefoot.effects.moderator_selection import select_moderators
-from surefoot.effects.report import EffectRow, EffectsReport, ScreenedEffect, Words, adjust_rows, analyse, list_rows
+from surefoot.effects.report import EffectsReport, ScreenedEffect, Words, adjust_rows, analyse, list_rows
 from surefoot.effects.result import EffectResult, Options, fit_analysis
 from surefoot.effects.standard_errors import ErrorChoice, choose_errors
 from surefoot.errors import InputError
