@@ -229,7 +229,7 @@ ROLES = {
     "available": "available",
     "probability": "p",
 }
-IN_PLACE = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+IN_PLACE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def refuses_at_most(path, from_file):

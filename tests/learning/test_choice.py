@@ -35,18 +35,21 @@ def choose(simulator, seeds, points):
     return np.mean(chosen, axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_where_people_differ_it_pools_partially():
     partial, _ = choose(lambda people, seed: WithoutBurden(people, spread=3.0, seed=seed), range(3), 120)
     assert partial == 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_where_prompts_burden_later_it_looks_ahead():
     _, long_run = choose(lambda people, seed: sf.simulators.HeartSteps(people), range(3), 150)
     assert long_run == 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_where_nothing_comes_later_it_mostly_takes_the_next_outcome():
     # One standard error is exceeded by chance in a sixth of all logs.

@@ -16,7 +16,7 @@ from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.trials import STUDY
 
-EXAMPLES = 12
+EXAMPLES = 6
 
 
 @pytest.fixture(scope="module")
