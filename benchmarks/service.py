@@ -48,7 +48,9 @@ from surefoot.service.trial.api_models import DecisionRequest, Outcome  # noqa: 
 from surefoot.service.trial.trial import open_trial  # noqa: E402
 from surefoot.service.updates import updates  # noqa: E402
 
-SECONDS, PEOPLE = 1.5, 40
+SECONDS = 1.0
+"""Of one turn of a route."""
+PEOPLE = 40
 CLIENTS = {1: 0.5, 8: 1.0, 32: 1.5}
 """How many ask at once, and the share of the plain driver's decisions per second that the service should reach."""
 ROUTES = {
@@ -385,18 +387,20 @@ def main():
 
 def show(results):
     print(f"load of the machine before: {results['load_before']:.1f}")
-    heads = f"{'per second':>12}{'p50 ms':>9}{'p95 ms':>9}{'p99 ms':>9}{'CPU ms':>8}{'ratio':>8}{'share':>8}{'wanted':>8}"
-    print(f"{'':<44}{heads}")
+    print(f"{'':<48}{'per second':>10}{'p50 ms':>9}{'p95 ms':>9}{'p99 ms':>9}{'CPU ms':>8}")
     for database, by_clients in results["databases"].items():
         for clients, rows in by_clients.items():
-            for name in ROUTES:
-                one = rows[name]
-                share = "" if name == "surefoot" else f"{one['ratio']:>8.2f}"
-                share += f"{CLIENTS[int(clients)]:>8.2f}" if name == "driver" else ""
-                numbers = "".join(f"{one[f'p{percent}_ms']:>9.1f}" for percent in (50, 95, 99))
+            for name, row in rows.items():
+                latencies = "".join(f"{row[f'p{percent}_ms']:>9.1f}" for percent in (50, 95, 99))
                 title = f"{database}, {clients} client(s), {name}"
-                ratio = f"{one['processor_ratio']:>8.2f}" if "processor_ratio" in one else ""
-                print(f"{title:<48}{one['per_second']:>8.0f}{numbers}{one['processor_ms']:>8.2f}{ratio:>8}{share}")
+                print(f"{title:<48}{row['per_second']:>10.0f}{latencies}{row['processor_ms']:>8.2f}")
+    print("\nSurefoot's decisions as a share of a bare route's: in a second (for the same processor time of the server)")
+    print(f"{'':<36}" + "".join(f"{clients:>10} client(s)" for clients in CLIENTS))
+    print(f"{'goal, compared with the driver':<36}" + "".join(f"{goal:>20.1f}" for goal in CLIENTS.values()))
+    for database, by_clients in results["databases"].items():
+        for name in ("sqlalchemy", "driver"):
+            shares = (f"{rows[name]['ratio']:.2f} ({rows[name]['processor_ratio']:.2f})" for rows in by_clients.values())
+            print(f"{f'{database}, {name}':<36}" + "".join(f"{share:>20}" for share in shares))
 
 
 if __name__ == "__main__":

@@ -42,12 +42,12 @@ class PolicyVersion:
     def _policies_by_person(self) -> dict[str, Policy]:
         return {}
 
-    def probabilities(self, participant_id: str, state: list[float | None]) -> np.ndarray[Any, Any]:
-        """(1, actions) before the study's limits."""
+    def probabilities(self, participant_id: str, state: list[float | None]) -> list[float]:
+        """Of every action, before the study's limits."""
         policy = self._policies_by_person.get(participant_id)
         if policy is None:
             policy = self._policies_by_person[participant_id] = self.policies[participant_id]
-        return np.array([policy.decide([nan if value is None else value for value in state])])
+        return policy.decide([nan if value is None else value for value in state])
 
 
 WEEK = timedelta(days=7)
@@ -221,7 +221,7 @@ def policy_probabilities(
     study: Study, version: PolicyVersion, participant_id: str, state: list[float | None]
 ) -> list[float]:
     """What the policy says, within the study's limits."""
-    limited = study.clip_row(version.probabilities(participant_id, state)[0].tolist())
+    limited = study.clip_row(version.probabilities(participant_id, state))
     if not all(map(isfinite, limited)):
         raise InputError("the policy gave no finite probabilities")
     return limited

@@ -40,7 +40,7 @@ def make_row(**changes):
 def test_fields_are_the_columns_of_the_table():
     assert list(STORED) == [column.name for column in decisions.c]
     row = make_row()
-    assert row["context"] == '{"place": "home", "weather": 1.5}' and row["state"] == "[1.5, null]"
+    assert row["context"] == '{"weather":1.5,"place":"home"}' and row["state"] == "[1.5,null]"
 
 
 @pytest.mark.parametrize("name", [name for name in STORED if name != "salt"])

@@ -291,7 +291,7 @@ def insert_decisions(connection: sa.Connection, rows: list[dict[str, Any]]) -> N
     stored = [{**row, **{name: to_microseconds(row[name]) for name in schema.MOMENTS}} for row in rows]
     block = _make_block([make_entry("decision", row) for row in stored])
     if connection.dialect.name == "postgresql":
-        text = json.dumps(stored, default=lambda salt: f"\\x{salt.hex()}", ensure_ascii=False)
+        text = schema.to_json([{**row, "salt": f"\\x{row['salt'].hex()}"} for row in stored])
         CHAIN_DECISIONS.execute(connection, {**block, "rows": text}, after="; COMMIT")
     else:
         for row in stored:

@@ -171,7 +171,7 @@ def assess_trial(trial: Trial, at: datetime) -> TrialState:
 def count_warnings(trial: Trial, at: datetime) -> Counter[str]:
     """How often each warning was part of a reply in the last 24 hours."""
     replies = sa.select(decisions.c.reply).where(
-        decisions.c.received_at > at - timedelta(hours=24), decisions.c.reply.contains('"warnings": ["', autoescape=True)
+        decisions.c.received_at > at - timedelta(hours=24), decisions.c.reply.contains('"warnings":["', autoescape=True)
     )
     with trial.database.autocommit() as connection:
         return Counter(warning for reply in connection.scalars(replies) for warning in json.loads(reply)["warnings"])

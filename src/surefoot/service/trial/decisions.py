@@ -8,12 +8,11 @@ Outcomes are added, never changed. The newest by its own time counts; a retry is
 
 import hashlib
 import json
-import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from secrets import token_bytes
+from secrets import token_bytes, token_hex
 from typing import Any
 
 import sqlalchemy as sa
@@ -110,7 +109,7 @@ def _draw(
     uniform = draw_uniform(trial.secret, key)
     action = draw_action(uniform, choice.probabilities)
     drawn: dict[str, Any] = {
-        "id": uuid.uuid4().hex,
+        "id": token_hex(SALT_BYTES),
         "source": choice.source,
         "fallback_reasons": list(choice.reasons),
         "policy_id": choice.policy_id,

@@ -91,7 +91,7 @@ def answer_question(
     return Answer(
         choice,
         observation.state,
-        None if version is None else version.probabilities(participant_id, observation.state)[0].tolist(),
+        None if version is None else version.probabilities(participant_id, observation.state),
         [] if version is None else _list_terms(version, participant_id, observation),
         "" if version is None else version.policies.rule.how,
         "the participant has withdrawn" if standing.withdrawn else standing.find_stop(trial.settings, Clocks(at, at)),
