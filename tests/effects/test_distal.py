@@ -246,3 +246,13 @@ def test_a_constant_mediator_is_refused():
     frame = _draw_mediated().assign(M=1.0)
     with pytest.raises(sf.InputError, match="the mediator 'M' is the same in every row that counts"):
         mcee(frame, mediator="M", available="I", probability=0.6, **DISTAL)
+
+
+def test_the_chance_of_a_regressor_stays_away_from_0_and_1():
+    from sklearn.tree import DecisionTreeRegressor
+
+    models = NuisanceModels(DecisionTreeRegressor(), np.arange(4), [])
+    treated = np.array([False, False, True, True])
+    columns = np.stack([np.ones(4), treated.astype(float)])
+    chance = models.predict_chance(columns, treated, np.ones(4, dtype=bool))
+    np.testing.assert_allclose(chance, [0.01, 0.01, 0.99, 0.99])

@@ -208,6 +208,7 @@ def test_several_actions_are_told_one_by_one():
     found = analyse(frame, **asked)
     assert [row.effect for row in found.table] == ["walk: average", "rest: average", "rest against walk, average"]
     assert found.sentences[0].startswith("A walk raises") and found.sentences[1].startswith("A rest raises")
+    assert any("difference between walk and nothing " in line for line in found.quality.describe())
 
 
 def test_estimators_of_the_study_are_those_of_the_registry():
