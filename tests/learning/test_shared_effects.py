@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import ndtr
 
 import surefoot as sf
 from surefoot.data.trajectories import Trajectories
 from surefoot.learning.baselines import Smooth
 from surefoot.learning.shared_effects import StudyTime
+from tests.reference import mixed_effects as literal
 
 SMOOTH = {"pooling": {"name": "partial", "time": "smooth"}, "baseline": "smooth"}
 FADING = np.array([2.0, -1.0])
@@ -55,6 +57,44 @@ def test_an_effect_that_fades_is_followed_to_the_next_decision_point():
     # Somebody new is at their own first decision point, where the prompt still works.
     state = np.array([[0.0]])
     assert smooth.policies_.probabilities([999], state)[0, 1] > 0.9
+
+
+def test_probabilities_are_those_of_the_dense_posterior():
+    people, points, intervals = 6, 24, 12
+    logs, _ = draw_logs(people, points)
+    # The slope of the effect changes too, and the mean state is not zero.
+    change = 3 * logs.action * logs.state[:, 0] * np.tile(np.arange(points), people) / points
+    logs = logs.with_values(state=logs.state + 1, outcome=logs.outcome + change)
+    fitted = sf.method("ts", pooling=SMOOTH["pooling"], baseline=Smooth(8), critic_penalty=0.0).fit(logs)
+    posterior = fitted.posterior_
+    assert (posterior.shared.variances[[0, 2]] > 0).all() and posterior.spread[0, 0] > 0
+    state, action = logs.state[:, 0], logs.action
+    columns = fitted.joint_.shared.design.columns
+    angles = (state - columns.scaling.centre[0]) / columns.scaling.width[0]
+    angles = angles[:, None] * Smooth(8).draw_directions(1)
+    curves = np.hstack([np.cos(angles), np.sin(angles)])
+    linear = np.column_stack([np.ones(len(logs)), state])
+    curves = curves - linear @ np.linalg.lstsq(linear, curves)[0]
+    centred = np.column_stack([action, action * (state - state.mean())])
+    time = np.tile(np.arange(points), people) * intervals / points
+    ramps = np.clip(time[:, None] - np.arange(intervals), 0, 1)
+    walks = (ramps[:, :, None] * centred[:, None, :]).reshape(len(logs), -1)
+    # By their next decision point everybody has made every step; a slope at the mean state moves the intercept too.
+    current = np.zeros((4, curves.shape[1] + walks.shape[1]))
+    current[2:, curves.shape[1] :] = np.tile([[1.0, -state.mean()], [0.0, 1.0]], intervals)
+    groups = np.append(np.zeros(curves.shape[1], dtype=int), np.tile([1, 2], intervals))
+    rows = [
+        np.split(values, people)
+        for values in (np.column_stack([linear, action, action * state]), np.hstack([curves, walks]), logs.outcome)
+    ]
+    _, _, _, mean, covariance = literal.solve_shared(
+        *rows, posterior.spread, posterior.shared.variances[groups], posterior.noise, [current] * people
+    )
+    assert_allclose(fitted.critic_coef_, mean, rtol=1e-4, atol=1e-5)
+    features = np.array([1.0, 0.8])
+    spread = np.sqrt(np.einsum("i,pij,j->p", features, covariance[:, 2:, 2:], features))
+    ours = fitted.policies_.probabilities(np.arange(people), np.full((people, 1), 0.8))[:, 1]
+    assert_allclose(ours, ndtr(mean[:, 2:] @ features / spread), rtol=1e-4)
 
 
 def test_the_baseline_is_found_and_leaves_the_residuals():
