@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import surefoot as sf
-from surefoot.audit import audit
+from surefoot.audit import Audit, audit
 from surefoot.audit.checks import (
     Shape,
     check_missing,
@@ -22,15 +22,13 @@ from surefoot.audit.checks import (
 from surefoot.audit.measures import Measures, Sensitivity
 from surefoot.inference.intervals import Interval
 from surefoot.learning.horizon.look_ahead import MOST_RADIUS, SURE
-from surefoot.log_checks import find_worst
+from surefoot.log_checks import Check, find_worst
 from surefoot.numerics.fences import medcouple
 from surefoot.policies.features import critic_features
 from surefoot.screening import screen
 from surefoot.simulators import contaminate
 
 PEOPLE, POINTS = 20, 60
-
-
 ROWS = PEOPLE * POINTS
 
 
@@ -609,3 +607,35 @@ def test_zeros_that_chance_does_not_explain_are_looked_at_and_never_unsafe(run, 
     found = still(logs)
     excess = found.numbers["zeros"] * (found.numbers["zeros_in_runs"] - found.numbers["by_chance"])
     assert found.verdict == verdict == ("look" if excess > 0.05 else "fine")
+
+
+def test_counts_of_everybody(measures):
+    relative = np.where(np.arange(ROWS) % 2 == 0, 2.0, -2.0)
+    found = Audit(
+        replace(measures, removed=np.arange(ROWS) < 7, relative=relative, raw_outcome=np.ones(ROWS)),
+        {"steps": np.arange(PEOPLE)},
+        (Check("a", "fine", "…"), Check("b", "look", "…")),
+        make_grid((1.0, 3, 0.5)),
+    )
+    first = measures.fitted.logs_.participant_index[:7]
+    lost = np.bincount(first, minlength=PEOPLE)
+    totals = found.totals()
+    assert (totals["people"], totals["decision_points"], totals["used"], totals["removed"]) == (PEOPLE, ROWS, ROWS, 7)
+    assert (totals["removed_above"], totals["removed_below"], totals["available"]) == (4, 3, ROWS)
+    assert totals["outcome_share"] == pytest.approx(7 / ROWS)
+    assert totals["implausible steps"] == PEOPLE * (PEOPLE - 1) / 2
+    people = found.people("pyarrow").to_pydict()
+    assert people["removed"] == lost.tolist()
+    sizes = np.bincount(first, np.abs(measures.fitted.residuals_[:7]), minlength=PEOPLE)
+    assert_allclose(people["mean_removed_residual"], sizes / np.maximum(lost, 1))
+    assert_allclose(people["outcome_share"], lost / POINTS)
+    assert people["missing outcome"] == [0] * PEOPLE
+    assert found.verdict == "look"
+    assert found.effect.value == 3
+    assert found.check("b").verdict == "look"
+    plain = found.to_dict()
+    assert plain["verdict"] == "look"
+    assert [one["name"] for one in plain["checks"]] == ["a", "b"]
+    assert plain["sensitivity"][0]["effect"] == {"value": 3, "standard_error": 1.0, "low": 1, "high": 5}
+    assert plain["people"][0]["removed"] == lost[0]
+    assert plain["totals"] == totals

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,10 @@ from rich.console import Console
 
 import surefoot as sf
 from surefoot.atomic_files import json_text
-from surefoot.audit import Audit, audit
-from surefoot.audit.measures import Measures, Sensitivity
+from surefoot.audit import audit
+from surefoot.audit.measures import Measures
 from surefoot.inference.intervals import Interval
-from surefoot.log_checks import Check, find_worst
+from surefoot.log_checks import find_worst
 from surefoot.numerics import arrays
 from surefoot.screening.screen import VERDICTS
 
@@ -407,53 +406,3 @@ def test_an_effect_is_also_said_in_percent_where_the_reward_is_a_logarithm(study
     fitted = sf.method("accb").fit(make_logs(np.abs(make_logs().outcome.reshape(4, 50))))
     measures = Measures.of(fitted, study=None if study is None else sf.Study.parse(study))
     assert measures.describe_effect(Interval(0.2, 0.05, 0.1, 0.3)) == told
-
-
-PEOPLE = 20
-POINTS = 60
-ROWS = PEOPLE * POINTS
-
-
-@pytest.fixture(scope="module")
-def pooled_measures():
-    logs = sf.simulators.HeartSteps(participants=PEOPLE).collect(sf.policies.coin(2), decision_points=POINTS, seed=0)
-    return Measures.of(sf.method("ro-accb", pooling="all").fit(logs))
-
-
-def make_grid(*fits):
-    return tuple(
-        Sensitivity(tau, 0.1, Interval(value, 1.0, value - 2, value + 2), send, is_audited=tau == 1)
-        for tau, value, send in (*fits, (np.inf, 9, 0))
-    )
-
-
-def test_counts_of_everybody(pooled_measures):
-    relative = np.where(np.arange(ROWS) % 2 == 0, 2.0, -2.0)
-    found = Audit(
-        replace(pooled_measures, removed=np.arange(ROWS) < 7, relative=relative, raw_outcome=np.ones(ROWS)),
-        {"steps": np.arange(PEOPLE)},
-        (Check("a", "fine", "…"), Check("b", "look", "…")),
-        make_grid((1.0, 3, 0.5)),
-    )
-    first = pooled_measures.fitted.logs_.participant_index[:7]
-    lost = np.bincount(first, minlength=PEOPLE)
-    totals = found.totals()
-    assert (totals["people"], totals["decision_points"], totals["used"], totals["removed"]) == (PEOPLE, ROWS, ROWS, 7)
-    assert (totals["removed_above"], totals["removed_below"], totals["available"]) == (4, 3, ROWS)
-    assert totals["outcome_share"] == pytest.approx(7 / ROWS)
-    assert totals["implausible steps"] == PEOPLE * (PEOPLE - 1) / 2
-    people = found.people("pyarrow").to_pydict()
-    assert people["removed"] == lost.tolist()
-    sizes = np.bincount(first, np.abs(pooled_measures.fitted.residuals_[:7]), minlength=PEOPLE)
-    assert_allclose(people["mean_removed_residual"], sizes / np.maximum(lost, 1))
-    assert_allclose(people["outcome_share"], lost / POINTS)
-    assert people["missing outcome"] == [0] * PEOPLE
-    assert found.verdict == "look"
-    assert found.effect.value == 3
-    assert found.check("b").verdict == "look"
-    plain = found.to_dict()
-    assert plain["verdict"] == "look"
-    assert [one["name"] for one in plain["checks"]] == ["a", "b"]
-    assert plain["sensitivity"][0]["effect"] == {"value": 3, "standard_error": 1.0, "low": 1, "high": 5}
-    assert plain["people"][0]["removed"] == lost[0]
-    assert plain["totals"] == totals

@@ -3,7 +3,6 @@ import pytest
 
 import surefoot as sf
 
-PLACES = ("other", "home", "work")
 STUDY = """
 [columns]
 participant = "who"

@@ -1,17 +1,10 @@
 """Pilots with known truth, and studies that describe them."""
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 from scipy.special import expit
 
-import surefoot as sf
 from surefoot.data.log_table import LogTable
 from surefoot.study.log_reader import parse_logs
-
-V1 = Path(__file__).parents[3] / "shared" / "heartsteps_v1" / "suggestions.csv"
-needs_v1 = pytest.mark.skipif(not V1.exists(), reason="needs suggestions.csv of HeartSteps V1 in ../shared/heartsteps_v1")
 
 STUDY = """
 [columns]
@@ -97,8 +90,3 @@ def read_frame(frame, study):
         study,
         LogTable.of(pa.table({name: pa.array(values, from_pandas=True) for name, values in frame.items()}), "participant"),
     )
-
-
-def read_v1():
-    found = sf.datasets.heartsteps_v1(V1, backend="pyarrow")
-    return parse_logs(found.study, LogTable.of(found.frame, "participant")), found.study
