@@ -3,7 +3,7 @@
     python -m benchmarks.time_effects
 
 writes `time_effects.json`: the coverage of the 95 % band of γ_t, over all t and both coefficients of the effect, where the
-effect walks by 0.5 (0.15, 0) noise standard deviations between two of 13 knots, and its slope by half of that.
+effect walks by 0.5 (0.15, 0.05, 0) noise standard deviations between two of 13 knots, and its slope by half of that.
 """
 
 import json
@@ -17,8 +17,8 @@ import surefoot as sf
 from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
 
-STUDIES = 100
-STEPS = {"large": 0.5, "small": 0.15, "none": 0.0}
+STUDIES = 400
+STEPS = {"large": 0.5, "small": 0.15, "tiny": 0.05, "none": 0.0}
 """Standard deviation of a step of the effect's intercept."""
 
 
