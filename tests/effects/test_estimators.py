@@ -48,7 +48,9 @@ def _fit(case, trial, order):
         frame = frame.drop(columns="available")
     if case["estimator"] == "lag":
         return sf.effects.wcls(frame, outcome="y", controls=["x"], lag=case["lag"], future=case["future"], **asked)
-    asked |= {"moderators": case["moderator"], "controls": case["control"], "numerator": case.get("numerator")}
+    asked |= {"moderators": case["moderator"], "controls": case["control"]}
+    if case["estimator"] != "emee2":  # R takes its numerator and does not use it; here it is refused.
+        asked["numerator"] = case.get("numerator")
     outcome = {"wcls": "y", "dcee": "distal"}.get(case["estimator"], "b")
     # Without availability nothing is sent where it could have been, which is refused unless the draws go unchecked.
     analysis = Analysis(outcome=outcome, **asked)
