@@ -30,7 +30,7 @@ def add_update(trial, state, moment, started_by, message=None, *, live=None):
             made = {"update_id": number, "study_id": trial.study_id, "created_at": moment, "accepted": True, "content": "{}"}
             policy = int(insert_recorded(connection, "policy", made))
             if live:
-                activate(connection, policy, "test")
+                activate(trial, connection, policy, "test")
     return number
 
 

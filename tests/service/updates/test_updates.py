@@ -58,6 +58,21 @@ def test_an_update_learns_from_evidence_only(trial, statement):
     assert "rows that are not as they were recorded, and left out" in column(trial, alerts.c.message)[0]
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_clock_that_is_set_during_a_fit_makes_no_policy_stale(trial, monkeypatch):
+    fill(trial, points=30)
+    propose = updates.propose_policy
+
+    def set_clock(*given, **options):
+        monkeypatch.setattr(updates, "now", lambda: now() - timedelta(days=400))
+        return propose(*given, **options)
+
+    monkeypatch.setattr(updates, "propose_policy", set_clock)
+    trial.watch.find_jump(now())
+    assert update(trial)[0] == "done"
+    assert answer(trial)["source"] == "policy"
+
+
 def test_a_study_waits_then_learns_and_the_policy_decides(trial):
     assert update(trial)[0] == "waiting"
     fill(trial, points=10)

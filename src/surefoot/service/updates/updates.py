@@ -342,7 +342,7 @@ def _publish_policy(
     if proposal.policies is not None and finite:
         policy_id = _insert_policy(trial, connection, proposal.policies, update_id, accepted=accepted)
         if accepted and trial.settings.activation == "automatic":
-            activate(connection, policy_id, f"update {update_id}")
+            activate(trial, connection, policy_id, f"update {update_id}")
     findings = [finding.as_dict() for finding in proposal.findings]
     return _end_update(connection, update_id, proposal.state, proposal.message, alert, findings=findings, **known)
 
@@ -354,9 +354,10 @@ def _insert_policy(
     return int(insert_recorded(connection, "policy", {**row, "content": policies_to_text(fitted)}))
 
 
-def activate(connection: sa.Connection, policy_id: int, by: str) -> None:
+def activate(trial: Trial, connection: sa.Connection, policy_id: int, by: str) -> None:
     """Make a policy live; in the caller's transaction."""
-    insert_recorded(connection, "activation", {"policy_id": policy_id, "activated_at": now(), "activated_by": by})
+    moment = trial.watch.believe(now())
+    insert_recorded(connection, "activation", {"policy_id": policy_id, "activated_at": moment, "activated_by": by})
 
 
 def describe_live(trial: Trial) -> str:
@@ -436,7 +437,7 @@ def activate_policy(trial: Trial, policy_id: int, by: str) -> dict[str, Any]:
         raise ApiError(409, "other_study", "this policy was made for other variables or actions", "policy_id")
     with trial.database.transaction() as connection:
         previous = connection.scalar(LIVE)
-        activate(connection, policy_id, by)
+        activate(trial, connection, policy_id, by)
         record_action(connection, by, "activated", f"policy {policy_id}", f"before: policy {previous or '–'}")
     return {"policy_id": policy_id, "previous_policy_id": previous}
 
@@ -452,7 +453,7 @@ def load_pilot_policies(trial: Trial, folder: Path, by: str) -> tuple[int, Polic
         policy_id = _insert_policy(trial, connection, fitted, None, accepted=True)
         record_action(connection, by, "loaded policies", f"policy {policy_id}")
         if trial.settings.activation == "automatic":
-            activate(connection, policy_id, by)
+            activate(trial, connection, policy_id, by)
     return policy_id, fitted
 
 
@@ -462,6 +463,7 @@ def main() -> None:
     with closing(databases.connect(url)) as database:
         study = load_stored_study(database, sys.argv[2])
     with closing(open_trial(study, url)) as trial:
+        trial.watch.find_jump(now())  # a clock that is set during the fit does not date the policy
         run_update(trial, int(sys.argv[1]))
 
 
