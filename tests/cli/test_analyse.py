@@ -236,6 +236,12 @@ def test_options_change_what_the_study_asks(trial_folder):
     assert "by day, lag 1: day = 3" in names and "average, lag 0: average" in names
     same = json.loads(run("effects", *logs, "--outcome", "b", "--estimator", "emee2", "--missing-as", 0, "--json"))
     assert same["estimator"] == "emee2"
+    half = trial_folder / "half.toml"
+    half.write_text(EFFECTS_STUDY.replace("[effects]\n", "[effects]\nnumerator = 0.5\n"))
+    other = run("effects", logs[0], "--study", half, "--outcome", "b", "--estimator", "emee2", "--missing-as", 0, "--json")
+    assert json.loads(other)["effects"] == same["effects"]
+    with pytest.raises(sf.InputError, match="'emee2' has no numerator"):
+        run("effects", *logs, "--outcome", "b", "--estimator", "emee2", "--missing-as", 0, "--numerator", 0.4)
     formula = json.loads(run("effects", *logs, "--formula", "y ~ prompt * C(at) + x", "--json"))
     assert [row["estimate"] for row in formula["effects"][1:]] == pytest.approx(
         [row["estimate"] for row in json.loads(run("effects", *logs, "--json"))["effects"][1:3]], rel=1e-9

@@ -249,9 +249,10 @@ def effects(
 
 def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:
     """The study's section with the options in place of its keys; a formula also replaces outcome, moderators and controls,
-    and new moderators remove `at`."""
+    new moderators remove `at`, and a new estimator removes what it has no use for."""
     from pydantic import ValidationError
 
+    from surefoot.effects.estimators import ESTIMATORS
     from surefoot.study.toml_file import list_mistakes
 
     values = {name: value for name, value in options.items() if value is not None}
@@ -261,6 +262,10 @@ def _change_effects(study: Study, options: dict[str, Any]) -> EffectsSection:
         "moderators": ["formula", "at"],
         "controls": ["formula"],
     }
+    chosen = ESTIMATORS.get(options["estimator"])
+    if chosen is not None:
+        uses = {"numerator": chosen.weighs, "learner": chosen.learns or chosen.distal, "mediator": bool(chosen.parts)}
+        replaced["estimator"] = [key for key, used in uses.items() if not used]
     for option in replaced.keys() & values.keys():
         section = {key: value for key, value in section.items() if key not in replaced[option]}
     try:
