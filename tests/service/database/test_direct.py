@@ -1,7 +1,9 @@
 """Statements that go straight to the driver give what SQLAlchemy's own way gives: rows, types and errors."""
 
 import json
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -13,7 +15,7 @@ from surefoot.service.database.direct import DirectStatement, execute_text
 from surefoot.service.database.ledger import insert_decisions
 from surefoot.service.database.schema import decisions
 from surefoot.service.trial.api_models import DecisionRequest
-from surefoot.service.trial.decisions import READ_POINTS, decide_batch, read_points
+from surefoot.service.trial.decisions import READ_POINTS, decide, decide_batch, read_points
 from surefoot.service.trial.participants import register_participant
 from surefoot.service.trial.verification import verify
 from tests.service.support.client import request
@@ -131,3 +133,19 @@ def test_the_connection_of_decisions_is_kept_until_an_error_or_the_end(decided):
         assert begun and not connection.closed
     decided.close()
     assert connection.closed
+
+
+def test_many_threads_that_decide_keep_one_connection(decided):
+    """More threads than the pool has connections, all alive until the last has its answer."""
+    together = threading.Barrier(15)
+
+    def ask(index):
+        together.wait(30)
+        reply = decide(decided, DecisionRequest(**request("p1", 1)))
+        together.wait(30)
+        return reply
+
+    with ThreadPoolExecutor(15) as pool:
+        replies = list(pool.map(ask, range(15)))
+    assert len(set(replies)) == 1
+    assert decided.database.engine.pool.checkedout() == 1

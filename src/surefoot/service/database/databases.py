@@ -73,8 +73,8 @@ class Database:
     """Of SQLite: the path, and the file that was there when it was opened."""
     _opened: Collection[Any] = ()
     """Of PostgreSQL: connections of the driver."""
-    _kept: threading.local = field(default_factory=threading.local)
-    """Of each thread: its connection for decisions."""
+    _kept: list[sa.Connection] = field(default_factory=list)
+    """The connection for decisions, while none is under way."""
 
     @property
     def name(self) -> str:
@@ -127,15 +127,16 @@ class Database:
 
     @contextmanager
     def decision_transaction(self, *, begun: bool = True) -> Iterator[sa.Connection]:
-        """A transaction that is alone, in a third of the time: on a connection that the thread keeps, for direct statements.
+        """A transaction that is alone, in a third of the time: for direct statements, on a connection that is kept.
 
         PostgreSQL gets `BEGIN_ALONE` with the first of them unless it has `begun`, and may have got COMMIT with the last.
         """
         self._check_file()
         with self._take_turn() if self.is_sqlite else nullcontext():
-            connection = getattr(self._kept, "connection", None)
-            if connection is None:
-                connection = self._kept.connection = self.engine.execution_options(begin="").connect()
+            try:
+                connection = self._kept.pop()
+            except IndexError:
+                connection = self.engine.execution_options(begin="").connect()
             try:
                 if self.is_sqlite:
                     _wait_to_write(connection)
@@ -144,9 +145,12 @@ class Database:
                 yield connection
                 commit(connection)
             except BaseException:
-                del self._kept.connection
                 connection.close()
                 raise
+            if self._kept:
+                connection.close()
+            else:
+                self._kept.append(connection)
 
     @contextmanager
     def _take_turn(self) -> Iterator[None]:
@@ -165,8 +169,8 @@ class Database:
     def close(self) -> None:
         """Close connections; one that is in use is closed when it comes back, or when the server stays silent."""
         self.engine.dispose()
-        if hasattr(self._kept, "connection"):
-            self._kept.connection.close()
+        while self._kept:
+            self._kept.pop().close()
         for connection in list(self._opened):
             connection.silent_seconds = CLOSING_SECONDS
 
