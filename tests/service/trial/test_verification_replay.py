@@ -3,12 +3,16 @@ import json
 import pytest
 import sqlalchemy as sa
 
+from surefoot.service.database import schema
 from surefoot.service.database.clock import now
 from surefoot.service.database.schema import activations, decisions, participant_events
+from surefoot.service.trial.api_models import DecisionRequest
+from surefoot.service.trial.decisions import decide
 from surefoot.service.trial.participants import set_pause
 from surefoot.service.trial.trial import open_trial
 from surefoot.service.trial.verification import replay, verify
 from surefoot.study import Study
+from tests.service.support.client import request
 from tests.service.support.trials import STUDY, answer, erase, fill, moment, update
 
 
@@ -84,6 +88,21 @@ def test_every_kind_of_decision_is_chosen_again_also_after_an_erasure(trial):
     erase(trial)
     assert replay(trial.database).differences == []
     limited.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_replies_that_an_earlier_release_wrote_in_another_form_are_replayed(trial, monkeypatch):
+    write = schema.make_reply
+    monkeypatch.setattr(schema, "make_reply", lambda *given: json.dumps(json.loads(write(*given)), indent=2, sort_keys=True))
+    asked = DecisionRequest.model_validate(
+        request("p0", 3, timestamp=moment(7), availability=False, reasons=["driving", "asleep"])
+    )
+    fill(trial, points=3)
+    with monkeypatch.context() as before:
+        before.setattr(schema, "to_json", json.dumps)
+        reply = decide(trial, asked)
+    assert decide(trial, asked) == reply, "a retry at a server of another release"
+    assert replay(trial.database).differences == []
 
 
 def test_posterior_sampling_stays_within_the_limits_and_is_replayed(tmp_path):

@@ -140,8 +140,8 @@ def _repeat_reply(request: DecisionRequest, stored: Row) -> str | ApiError:
     """The recorded reply, if this is the same request; after an erasure only the timestamp is compared."""
     if stored["salt"] is None and request.timestamp == stored["decided_at"]:
         return str(stored["reply"])
-    sent = (request.timestamp, request.availability, schema.to_json(request.reasons))
-    same = sent == (stored["decided_at"], was_sent_available(stored), stored["availability_reasons"])
+    sent = (request.timestamp, request.availability, request.reasons)
+    same = sent == (stored["decided_at"], was_sent_available(stored), json.loads(stored["availability_reasons"]))
     if same and _is_same_context(request.context, stored["context"]):
         return str(stored["reply"])
     words = "it was decided for another timestamp, availability or context; a retry repeats the request as it was"

@@ -196,7 +196,7 @@ class _Recomputer:
             "source": lambda: (choose().source, choose().policy_id) == (row["source"], row["policy_id"]),
             "probabilities": lambda: no_policy_input or _are_close(choose().probabilities, recorded),
             "limits": lambda: row["source"] == "unavailable" or _respects_limits(study, recorded),
-            "reply": lambda: self._recompute_reply(study, row) == row["reply"],
+            "reply": lambda: json.loads(self._recompute_reply(study, row)) == json.loads(row["reply"]),
         }
         for name, holds in checks.items():
             try:
@@ -235,7 +235,7 @@ class _Recomputer:
 
     def _recompute_reply(self, study: Study, row: Any) -> str:
         values = {**row, **{name: json.loads(row[name]) for name in LISTS}}
-        # Warnings are words, which decide nothing and may change from release to release: the ledger accounts for them.
+        # The form of the text and the warnings may change from release to release: the ledger accounts for both.
         return make_reply(values, study.actions.names[row["action"]], json.loads(row["reply"])["warnings"])
 
 
