@@ -46,7 +46,7 @@ class Cell:
     noise: float = 1.0
     """The standard deviation of the outcomes' noise, in which published algorithms and packages get the outcomes."""
     unworn: float | None = None
-    """The share of outcomes that are reported as 0, beside artefacts after prompts; None without artefacts."""
+    """The share of outcomes that are reported as 0 where there are also artefacts after prompts; None without artefacts."""
 
     @property
     def sign(self) -> float:
