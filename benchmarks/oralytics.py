@@ -64,8 +64,8 @@ class Oralytics(Simulator):
     Source: Trella and others 2022 (Algorithms 15, 255) and 2025 (arXiv 2406.13127). The authors fitted a model to each of
     their 31 participants. The 19 whose model is a zero-inflated Poisson one gave the means and standard deviations above;
     our people are drawn from normal distributions with them, coefficients apart, and are not those participants. Effects
-    have the authors' sizes: a quarter of the mean absolute coefficients. Left out: other kinds of fitted models, and states
-    that are out of date because the app was not opened.
+    have the authors' sizes: a quarter of the mean absolute coefficients, and for the constant twice the largest of these.
+    Left out: other kinds of fitted models, and states that are out of date because the app was not opened.
     """
 
     state_names = ("evening", "brushing", "dose", "app")
