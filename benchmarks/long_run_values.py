@@ -19,8 +19,7 @@ import numpy as np
 
 import surefoot as sf
 from surefoot.evaluation import evaluate
-from surefoot.evaluation.long_run import value_long_run
-from surefoot.evaluation.off_policy import assign_folds, fit_without_folds
+from surefoot.evaluation.off_policy import assign_folds, fit_without_folds, value_long_run
 from surefoot.inference.intervals import t_quantile
 from surefoot.learning.horizon.long_run_value import LongRunLogs
 from surefoot.simulators import HeartSteps

@@ -129,8 +129,8 @@ class CrossFitted(Choice):
         needed = ROWS_PER_FEATURE * (len(logs.state_names) + 1) * logs.actions
         if people < FEW_PEOPLE or points < needed:
             reason = (
-                f"Nothing was compared: the logs have {people:,} of at least {FEW_PEOPLE} people, and {points:,} of at least "
-                f"{needed:,} usable decision points. The default is used: {describe_parameters(self.default)}."
+                f"Nothing was compared: the logs have {people:,} of at least {FEW_PEOPLE} people, and {points:,} of at "
+                f"least {needed:,} usable decision points. The default is used: {describe_parameters(self.default)}."
             )
             warnings.warn(reason, FitWarning, stacklevel=4)
             return ChosenParts(self.default, (reason,))
