@@ -47,6 +47,21 @@ def test_rows_equal_those_of_sqlalchemy(decided):
     assert direct["nobody", 5]["known"] is None
 
 
+def test_earlier_decisions_are_looked_up_by_their_index(trial):
+    """A plan is kept from when the table was empty: one that reads the whole table would slow every later decision."""
+    if trial.database.is_sqlite:
+        pytest.skip("SQLite always joins by the index")
+    text = READ_POINTS.compile_for(trial.database.engine.dialect).text
+    given = {"points": json.dumps([{"participant_id": "p1", "decision_idx": 0}])}
+    with trial.database.decision_transaction() as connection:
+        READ_POINTS.execute(connection, given)
+        constants = READ_POINTS.compile_for(connection.dialect).constants
+        plan = execute_text(connection, f"EXPLAIN {text}", {**constants, **given}).fetchall()
+    lines = [line for (line,) in plan if " on decisions" in line]
+    assert len(lines) == 5
+    assert all("Index" in line for line in lines), lines
+
+
 @pytest.mark.parametrize("size", [1, 2, 40])
 def test_decisions_are_stored_as_they_are(decided, size):
     """Text, moments, bytes and numbers come back equal, whatever way they took to the database."""

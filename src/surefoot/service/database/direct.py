@@ -44,7 +44,7 @@ class DirectStatement:
 
         PostgreSQL gets the statements `before` and `after` it in the same message; SQLite, which has no messages, never.
         """
-        compiled = self._find_compiled(connection.dialect)
+        compiled = self.compile_for(connection.dialect)
         text = compiled.text
         if compiled.preparation is not None:
             text = f"{before}{text}{after}"
@@ -62,7 +62,7 @@ class DirectStatement:
                 row[name] = process(row[name])
         return rows
 
-    def _find_compiled(self, dialect: sa.Dialect) -> Compiled:
+    def compile_for(self, dialect: sa.Dialect) -> Compiled:
         compiled = self._compiled.get(dialect.name)
         if compiled is None:
             compiled = self._compiled[dialect.name] = self._compile(dialect)

@@ -317,9 +317,10 @@ def _unpack_for_postgresql() -> tuple[Any, Any, Any]:
     return points, points.c.participant_id, points.c.decision_idx
 
 
-def _make_query(points: Any, participant: Any, index: Any) -> sa.Select[Any]:
+def _make_query(points: Any, participant: Any, index: Any, *, lateral: bool) -> sa.Select[Any]:
     earlier = decisions.alias("earlier")
-    stored = decisions.alias("stored")
+    same_point: Any = sa.and_(decisions.c.participant_id == participant, decisions.c.decision_idx == index)
+    stored: Any = decisions
     first: Any = sa.literal_column("1")
     last = sa.select(earlier).where(earlier.c.participant_id == participant)
     latest = last.order_by(earlier.c.decided_at.desc()).limit(first)
@@ -328,7 +329,10 @@ def _make_query(points: Any, participant: Any, index: Any) -> sa.Select[Any]:
     event = sa.select(kind).where(sa.or_(*(kind == status for status in STATUSES)))
     event = event.order_by(participant_events.c.id.desc()).limit(first)
     live = sa.select(activations).order_by(activations.c.id.desc()).limit(first)
-    same_point = sa.and_(stored.c.participant_id == participant, stored.c.decision_idx == index)
+    if lateral:
+        # Looked up by the index, whatever PostgreSQL believed of the table's size when it planned the statement.
+        stored = sa.select(*(decisions.c[name] for name in REPEATED)).where(same_point).limit(first).lateral("stored")
+        same_point = sa.true()
     return sa.select(
         participant.label("participant_id"),
         index.label("decision_idx"),
@@ -347,7 +351,10 @@ def _make_query(points: Any, participant: Any, index: Any) -> sa.Select[Any]:
 
 READ_POINTS = DirectStatement(
     "surefoot_read_points",
-    {"sqlite": _make_query(*_unpack_for_sqlite()), "postgresql": _make_query(*_unpack_for_postgresql())},
+    {
+        "sqlite": _make_query(*_unpack_for_sqlite(), lateral=False),
+        "postgresql": _make_query(*_unpack_for_postgresql(), lateral=True),
+    },
 )
 
 
