@@ -42,8 +42,11 @@ class Registry(Generic[Registered]):
 
     def find(self, name: str) -> Registered:
         """The part of that name; an unknown name is refused with those there are."""
-        require_known(self.kind, name, self._parts)
-        return self._parts[name]
+        try:
+            return self._parts[name]
+        except KeyError:
+            require_known(self.kind, name, self._parts)
+            raise
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._parts)

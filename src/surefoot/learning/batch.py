@@ -73,8 +73,9 @@ def gather_rows(values: NDArray[np.float64], rows: NDArray[np.int64], known: NDA
 def choose_block_cells(logs: Trajectories) -> int:
     """One block or more for every thread; many threads need larger ones, or they wait for each other in Python. The more
     features, the fewer decision points: memory does not grow with them."""
-    most = BLOCK_CELLS if count_threads() <= 2 else 2 * BLOCK_CELLS
-    cells = min(max(len(logs) // count_threads(), BLOCK_CELLS), most)
+    threads = count_threads()
+    most = BLOCK_CELLS if threads <= 2 else 2 * BLOCK_CELLS
+    cells = min(max(len(logs) // threads, BLOCK_CELLS), most)
     features = (len(logs.state_names) + 1) * logs.actions
     return cells * FEW_FEATURES // max(features, FEW_FEATURES)
 

@@ -391,7 +391,7 @@ class Method(Shown):
             joint = self.horizon.look(replace(self.make_horizon_task(cleaned, discount, device), start=ratios))
         # Row −1, which stands for padding, is the last: one more than there are, and left out at the end.
         weights = np.full(len(cleaned) + 1, np.nan)
-        residuals = np.full(len(cleaned) + 1, np.nan)
+        residuals = np.full_like(weights, np.nan)
 
         def fit_block(block: Block) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]], DecisionRule]:
             fits, rows = block
@@ -508,14 +508,15 @@ class Method(Shown):
         known = (rows >= 0) & logs.usable[rows]
         state = engine.to_device(gather_rows(logs.state, rows, known))
         action = engine.to_device(np.where(known, logs.action.take(rows), 0))
+        actions = logs.actions
         probabilities = None if centre is None else engine.to_device(gather_rows(centre, rows, known))
         return Batch(
-            features=critic_features(state * critic_sees, action, logs.actions, probabilities),
+            features=critic_features(state * critic_sees, action, actions, probabilities),
             state=state,
             action=action,
             reward=engine.to_device(np.where(known, logs.outcome.take(rows), 0.0)),
             weights=engine.to_device(np.where(known, discount[rows], 0.0)),
-            actions=logs.actions,
+            actions=actions,
             critic_sees=critic_sees,
             policy_sees=policy_sees,
             names=(logs.state_names, logs.action_names),

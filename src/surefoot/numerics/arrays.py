@@ -195,9 +195,9 @@ NUMPY = Engine("numpy")
 
 def find_engine(name: str) -> Engine:
     """The engine of that name, if this machine has it."""
-    require_known("engine", name, ENGINES)
     if name == "numpy":
         return NUMPY
+    require_known("engine", name, ENGINES)
     try:
         import torch
     except ImportError:
