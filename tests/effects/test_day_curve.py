@@ -141,6 +141,6 @@ def test_standardised_effects_stand_next_to_raw_ones(study):
     assert table["standardised"].iloc[0] == pytest.approx(row.estimate / spread)
     assert table["effect"].iloc[-1] == "average" and "distal" in table["analysis"].iloc[-1]
     assert report.to_dict()["effects"][0]["standardised"]["low"] == pytest.approx(row.low / spread)
-    assert "in standard deviations" in str(report.summary()) and "in SD" in report.to_html()
+    assert "in standard deviations" in str(report.summary()) and "in standard deviations" in report.to_html()
     grouped = report.groups[0].effects[0]
     assert grouped.standardised.value == pytest.approx(grouped.estimate / spread)

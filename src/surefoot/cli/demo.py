@@ -71,9 +71,9 @@ def _describe_screen(screen: dict[str, Any]) -> list[str]:
     for row in screen["counts"]:
         by_reason.setdefault(row["reason"], []).append(f"{row['values']:,} of {row['column']}")
     by_action = {
-        "fine": "They are about as common after a suggestion as after nothing, so removing them does not bias an effect.",
+        "fine": "They are about as common after a suggestion as after nothing: no sign that removing them biases an effect.",
         "look": "Some are more common after one action than after the other. The page shows which.",
-        "unsafe": "They are more common after one action than after the other, so removing them biases an effect.",
+        "unsafe": "They are more common after one action than after the other, so removing them can bias an effect.",
     }
     return [
         f"{screen['flagged_values']:,} values cannot be trusted and count as missing from here on.",
