@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from surefoot.cli import app
 from surefoot.errors import InputError
 from surefoot.service.database import databases
+from surefoot.service.database.schema import metadata
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.cli.typed import run_words as run
@@ -60,6 +61,17 @@ def test_seals_are_kept_outside_and_compared(trial, tmp_path):
     (tmp_path / "no.jsonl").write_text("{}\n")
     result = CliRunner().invoke(app, ["replay", "--seal", "no.jsonl"])
     assert "no.jsonl, line 1: not a seal" in str(result.exception)
+
+
+@pytest.mark.parametrize("table", sorted(metadata.tables))
+def test_replay_names_a_table_that_was_dropped(trial, tmp_path, table):
+    fill(trial, people=1, points=3)
+    with sqlite3.connect(tmp_path / "trial.db") as connection:
+        connection.execute(f"DROP TABLE {table}")
+    connection.close()
+    result = CliRunner().invoke(app, ["replay"])
+    assert f"{table}: was dropped" in result.output
+    assert isinstance(result.exception, SystemExit) and result.exit_code == 1
 
 
 class Receiver(BaseHTTPRequestHandler):

@@ -285,12 +285,25 @@ def replay_decisions(
 
 def _verify_trial(database: "Database", seals: "list[Seal]") -> bool:
     """Print the differences, with an alert to the team; whether there are none."""
+    import sqlalchemy as sa
+
     from surefoot.service.database.clock import now
+    from surefoot.service.database.schema_objects import find_schema_differences
     from surefoot.service.trial.alerts import count_alert
     from surefoot.service.trial.verification import replay, verify
 
-    replayed = replay(database)
-    checked = verify(database, seals)
+    try:
+        replayed = replay(database)
+        checked = verify(database, seals)
+    except sa.exc.DBAPIError:
+        with database.snapshot() as connection:
+            altered = list(find_schema_differences(connection))
+        if not altered:
+            raise
+        for name, problem in altered:
+            typer.echo(f"{name}: {problem}")
+        typer.echo("Decisions cannot be replayed from these tables; restore a backup from before, and replay that")
+        return False
     lines = [
         f"participant {decision.participant_id}, decision {decision.decision_idx}: {decision.check} differs "
         f"({decision.decision_id})"
