@@ -20,6 +20,9 @@ is below that by more than its standard error over people. The burden of proof i
 variances can be zero: where nothing differs or changes, a richer candidate costs next to nothing. A smooth baseline changes
 what is expected without an action, so it is taken if its capped squared errors are smaller.
 
+For the long run only effects that do not change are candidates: its policy is followed for many decision points, and those
+at the next one are no guide to them.
+
 The long run is taken if an action changes later outcomes by more than two standard errors (the delayed effect in the
 linear model of outcome and next state, at the mean state). Otherwise two policies for everybody are compared, one for the
 next outcome and one for the long run. Both are learned without a fold of participants, and followed through the model that
@@ -139,8 +142,9 @@ class CrossFitted(Choice):
             warnings.simplefilter("ignore", FitWarning)
             compare_critics = self.choose_critic and critic.weighs_rows
             learned, predictions = _choose_critic(logs, critic, fit_parts, compare=compare_critics)
-            effects = _choose_effects(logs, predictions, fit_parts)
             horizon = self._choose_horizon(logs, learned.parameters, fit_parts)
+            lasting = horizon.parameters["horizon"] != "immediate"
+            effects = _choose_effects(logs, predictions, fit_parts, lasting=lasting)
         choices = (learned, effects, horizon)
         return ChosenParts(
             {**learned.parameters, **effects.parameters, **horizon.parameters},
@@ -303,9 +307,13 @@ def _choose_critic(
     return chosen, plain if comparison.richer_taken else robust
 
 
-def _choose_effects(logs: Trajectories, richest: Predictions, fit_parts: FitParts) -> ChosenParts:
-    """One of `EFFECT_MODELS`, of which `richest` are the predictions of the last."""
-    models = [_cross_fit(logs, {**model, "critic": PLAIN}, fit_parts, richest.removed) for model in EFFECT_MODELS[:-1]]
+def _choose_effects(logs: Trajectories, richest: Predictions, fit_parts: FitParts, *, lasting: bool) -> ChosenParts:
+    """One of `EFFECT_MODELS`, of which `richest` are the predictions of the last.
+
+    Effects that are to be `lasting`, for the long run, do not change over the study.
+    """
+    candidates = [model for model in EFFECT_MODELS[:-1] if not (lasting and model["pooling"] == CHANGING)]
+    models = [_cross_fit(logs, {**model, "critic": PLAIN}, fit_parts, richest.removed) for model in candidates]
     rows = np.flatnonzero(logs.usable)
     probabilities = spread_probabilities(logs, rows)
     surprise = np.eye(logs.actions)[logs.action[rows]] - probabilities
@@ -321,8 +329,8 @@ def _choose_effects(logs: Trajectories, richest: Predictions, fit_parts: FitPart
             logs.participant_index[rows],
         )
         comparison = Comparison(
-            simpler=describe_parameters(EFFECT_MODELS[taken]),
-            richer=describe_parameters(EFFECT_MODELS[richer]),
+            simpler=describe_parameters(candidates[taken]),
+            richer=describe_parameters(candidates[richer]),
             measure="slope of outcomes on the effects that it adds",
             estimate=slope,
             standard_error=error,
@@ -330,10 +338,12 @@ def _choose_effects(logs: Trajectories, richest: Predictions, fit_parts: FitPart
         )
         comparisons.append(comparison)
         taken = richer if comparison.richer_taken else taken
-    names = [describe_parameters(EFFECT_MODELS[position]) for position in (taken, -1)]
-    comparisons.append(_compare_errors(logs, models[taken], richest, *names))
-    taken = -1 if comparisons[-1].richer_taken else taken
-    return ChosenParts(EFFECT_MODELS[taken], tuple(map(explain, comparisons)), tuple(comparisons))
+    chosen = candidates[taken]
+    if not lasting:
+        names = [describe_parameters(model) for model in (chosen, EFFECT_MODELS[-1])]
+        comparisons.append(_compare_errors(logs, models[taken], richest, *names))
+        chosen = EFFECT_MODELS[-1] if comparisons[-1].richer_taken else chosen
+    return ChosenParts(chosen, tuple(map(explain, comparisons)), tuple(comparisons))
 
 
 def _compare_errors(logs: Trajectories, before: Predictions, after: Predictions, simpler: str, richer: str) -> Comparison:
