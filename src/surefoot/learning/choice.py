@@ -143,7 +143,7 @@ class CrossFitted(Choice):
             compare_critics = self.choose_critic and critic.weighs_rows
             learned, predictions = _choose_critic(logs, critic, fit_parts, compare=compare_critics)
             horizon = self._choose_horizon(logs, learned.parameters, fit_parts)
-            lasting = horizon.parameters["horizon"] != "immediate"
+            lasting = any(comparison.richer_taken for comparison in horizon.comparisons)
             effects = _choose_effects(logs, predictions, fit_parts, lasting=lasting)
         choices = (learned, effects, horizon)
         return ChosenParts(
