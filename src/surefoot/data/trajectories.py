@@ -447,10 +447,10 @@ class Trajectories(Shown):
         padded[present] = values[self.order]
         return padded
 
-    def blocks(self, cells: int = BLOCK_CELLS) -> Blocks:
+    def blocks(self, cells: int = BLOCK_CELLS, padded_to: int = PADDED_TO) -> Blocks:
         """Blocks of people of about the same length: their positions, and their rows in time order, −1 where padded."""
         lengths = np.diff(self.starts)
-        padded = np.maximum(-(-lengths // PADDED_TO), 1) * PADDED_TO
+        padded = np.maximum(-(-lengths // padded_to), 1) * padded_to
         for length in np.unique(padded):
             people = np.flatnonzero(padded == length)
             size = max(1, cells // int(length))

@@ -128,6 +128,8 @@ class HorizonTask:
     """What is taken from every row's outcome, (rows,)."""
     start: Floats | None = None
     """Ratios of variances of a fit to similar logs, from which their search begins."""
+    trusted_states: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+    """Rows whose states are not far out, by the name of the pooling whose fits judged: the same in every round."""
 
     @cached_property
     def present(self) -> NDArray[np.bool_]:
@@ -265,7 +267,8 @@ class HorizonTask:
         judgement = self._trust_all(pooling)
         # Row −1, which stands for padding, is one more than there are.
         weights = np.zeros(len(logs) + 1)
-        trusted = np.zeros(len(logs) + 1, dtype=bool)
+        known = self.trusted_states.get(pooling.name)
+        trusted = np.zeros(len(logs) + 1, dtype=bool) if known is None else known
 
         def judge_block(block: Block) -> None:
             fits, rows = block
@@ -275,19 +278,21 @@ class HorizonTask:
             action = engine.to_device(np.where(usable, logs.action[rows], 0))
             reward = engine.to_device(np.where(usable, rewards[rows], 0.0))
             row_weights = engine.to_device(usable * self.discount[rows])
-            believed = self.critic.trust_states(state, engine.to_device(present))
+            if known is None:
+                trusted[rows] = engine.to_numpy(self.critic.trust_states(state, engine.to_device(present)))
+            believed = engine.to_device(trusted[rows] & present)
             features = critic_features(state * engine.to_device(self.critic_sees), action, logs.actions)
             scaling = self.units.measure(state, reward, row_weights)
             penalty = self.units.penalise_critic(scaling, JUDGING_PENALTY, actions=logs.actions, intercept=True)
             batch = Batch(features, state, action, reward, row_weights, logs.actions, penalty, trusted=believed)
             fit = self.critic.fit(batch)
-            trusted[rows] = engine.to_numpy(believed)
             weights[rows] = engine.to_numpy(fit.weights)
             judgement.threshold[fits] = engine.to_numpy(fit.threshold)
             judgement.n_iter[fits] = engine.to_numpy(fit.n_iter)
             judgement.converged[fits] = engine.to_numpy(fit.converged)
 
         list(map_threads(judge_block, pooling.list_blocks(logs, choose_block_cells(logs))))
+        self.trusted_states[pooling.name] = trusted
         return judgement._replace(weights=np.where(logs.usable, weights[:-1], np.nan), trusted=trusted[:-1])
 
     def find_walks(self, *weights: Floats) -> list[Walk | None]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.data.trajectories import BLOCK_CELLS, Trajectories
+from surefoot.data.trajectories import BLOCK_CELLS, PADDED_TO, Trajectories
 from surefoot.errors import InputError, did_you_mean
 from surefoot.learning.part import Part, make_part
 from surefoot.learning.pooling.random_walk import ESTIMATE
@@ -105,6 +105,8 @@ class Person(Pooling):
     """One policy per participant, learned from that participant's decision points alone, as in the paper."""
 
     name: ClassVar[str] = "person"
+    padded_to: ClassVar[int] = PADDED_TO
+    """To a multiple of how many decision points people are padded."""
     shared: ClassVar[bool] = False
     serves_anybody: ClassVar[bool] = False
     needs_everybody: ClassVar[bool] = False
@@ -115,7 +117,7 @@ class Person(Pooling):
         return logs.participants
 
     def list_blocks(self, logs: Trajectories, cells: int = BLOCK_CELLS) -> Iterator[Block]:
-        return logs.blocks(cells)
+        return logs.blocks(cells, self.padded_to)
 
     def assign_rows(self, logs: Trajectories) -> NDArray[np.int64]:
         return logs.participant_index
@@ -154,6 +156,8 @@ class Partial(Person):
     """
 
     name: ClassVar[str] = "partial"
+    padded_to: ClassVar[int] = 4 * PADDED_TO
+    """In a trial that enrols, lengths differ; for the few people of a joint fit, few blocks are faster than short ones."""
     serves_anybody: ClassVar[bool] = True
     needs_everybody: ClassVar[bool] = True
     needs_coefficients: ClassVar[bool] = True

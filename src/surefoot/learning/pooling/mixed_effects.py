@@ -300,10 +300,23 @@ class Likelihood:
             ),
         )
 
+    @cached_property
+    def observed(self) -> NDArray[np.bool_]:
+        """Who has decision points, (people,)."""
+        return np.asarray(np.any(self.gram != 0, axis=(1, 2)))
+
     @property
     def people(self) -> int:
         """Those with decision points."""
-        return int(np.any(self.gram != 0, axis=(1, 2)).sum())
+        return int(self.observed.sum())
+
+    def of_observed(self) -> Likelihood:
+        """Of the people with decision points alone, on whom it depends: in a trial that enrols, many have none yet."""
+        if self.observed.all():
+            return self
+        between = self.shared.between[self.observed]
+        shared = replace(self.shared, between=between, current=self.shared.current[self.observed])
+        return replace(self, gram=self.gram[self.observed], cross=self.cross[self.observed], shared=shared)
 
     @property
     def groups(self) -> NDArray[np.float64]:
@@ -596,6 +609,7 @@ def _search(
     likelihood: Likelihood, correlated: bool, alike: bool, ratios: Array | None
 ) -> tuple[LikelihoodPoint, int, bool]:
     """The best L, diagonal or full, how many were tried, and whether the search ended."""
+    observed = likelihood.of_observed()
     d = likelihood.gram.shape[-1]
     held = np.full(len(likelihood.unit), np.nan)
     if alike:
@@ -603,9 +617,9 @@ def _search(
     start = None
     if ratios is not None and len(ratios) == len(likelihood.unit):
         start = np.clip(ratios / np.where(likelihood.unit > 0, likelihood.unit, 1.0) ** 2, LEAST, likelihood.most)
-    best, steps, converged = search_spread(likelihood, held, start)
+    best, steps, converged = search_spread(observed, held, start)
     if not correlated or alike or likelihood.people < 2:
-        return best, steps, converged
+        return best if observed is likelihood else likelihood.at(best.root, best.shared_root), steps, converged
     # L in full, from the best diagonal one, by the slope of the deviance alone.
     from scipy.optimize import minimize
 
@@ -618,7 +632,7 @@ def _search(
 
     def deviance(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         root = fill(values)
-        point = likelihood.at(root, best.shared_root)
+        point = observed.at(root, best.shared_root)
         return point.deviance, np.asarray(2 * np.linalg.solve(root.T, point.slope())[lower], dtype=np.float64)
 
     first = np.diag(np.maximum(best.root, 1e-3))[lower]
