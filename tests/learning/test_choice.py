@@ -52,7 +52,6 @@ def test_where_prompts_burden_later_it_looks_ahead():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_where_nothing_comes_later_it_mostly_takes_the_next_outcome():
-    # One standard error is exceeded by chance in a sixth of all logs.
     _, long_run = choose(lambda people, seed: WithoutBurden(people), range(6), 120)
     assert long_run <= 0.34
 
@@ -93,9 +92,12 @@ def test_the_fit_is_that_of_a_method_with_the_chosen_parts():
     fixed = sf.method("hb-ts", critic=fitted.critic_, pooling=fitted.pooling_, horizon=fitted.horizon_).fit(logs)
     np.testing.assert_array_equal(fitted.predict_proba(logs), fixed.predict_proba(logs))
     assert fitted.settled.list_settings() == fixed.list_settings()
-    critic, pooling, horizon = fitted.chosen_.comparisons
+    critic, pooling, delayed, gain = fitted.chosen_.comparisons
     assert critic.richer == "critic = 'ridge'"
-    assert pooling.simpler == "pooling = 'all', baseline = 'linear'" and horizon.richer == "horizon = 'long-run'"
+    assert pooling.simpler == "pooling = 'all', baseline = 'linear'"
+    assert delayed.richer == gain.richer == "horizon = 'long-run'"
+    ratios = [abs(delayed.estimate) / delayed.standard_error, gain.estimate / gain.standard_error]
+    assert delayed.richer_taken == gain.richer_taken == (sum(ratios) > 2)
     reason = "pooling = 'partial', baseline = 'linear' instead of pooling = 'all', baseline = 'linear': slope"
     assert fitted.chosen_.reasons[1].startswith(reason)
     assert "critic = 'ridge' instead of" in str(fitted.summary())
@@ -127,6 +129,32 @@ def test_too_small_logs_get_the_named_default_and_a_warning(people, points):
         fitted = sf.method("recommended").fit(heart_steps(people, points))
     assert (fitted.pooling_.name, fitted.horizon_.name) == ("partial", "immediate")
     assert not fitted.chosen_.comparisons
+
+
+def test_fewer_decision_points_than_features_are_pooled():
+    with pytest.warns(sf.FitWarning, match="42 of at least 80 usable.*pooling = 'all', baseline = 'linear', horizon"):
+        fitted = sf.method("recommended").fit(heart_steps(6, 7))
+    assert fitted.pooling_.name == "all"
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+@pytest.mark.parametrize(
+    ("slope", "long_run", "pooling"), [(0.6, False, "partial"), (0.6, True, "all"), (0.8, True, "partial")]
+)
+def test_the_long_run_asks_for_proof_that_people_differ(monkeypatch, slope, long_run, pooling):
+    monkeypatch.setattr("surefoot.learning.choice.estimate_slope", lambda *arguments: (slope, 0.2))
+    fitted = sf.method("recommended", look_ahead=long_run).fit(heart_steps(30, 100))
+    assert fitted.horizon_.looks_ahead == long_run
+    assert fitted.pooling_.name == pooling
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_where_folds_have_too_few_transitions_the_delayed_effect_decides_alone():
+    fitted = sf.method("recommended").fit(heart_steps(8, 12))
+    (delayed,) = [comparison for comparison in fitted.chosen_.comparisons if "horizon" in comparison.simpler]
+    assert delayed.measure == "delayed effect of 'send'"
+    assert delayed.richer_taken == (abs(delayed.estimate) > 2 * delayed.standard_error)
+    assert fitted.chosen_.reasons[-1].count("standard error") == 1
 
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")

@@ -1,7 +1,8 @@
 """Choices of a method's parts from the logs: critic, effects, baseline, and whether to look ahead.
 
 Candidates are compared at decision points from which they did not learn: everybody's are cut into blocks, and what is
-expected in a block is learned from other blocks.
+expected in a block is learned from other blocks. A baseline is the same for everybody, so what is expected of one half of
+the participants is learned from the other half.
 
 The critic comes first, with the richest of `EFFECT_MODELS`: what a poor model cannot explain looks like outliers. Least
 squares replaces a critic that removes decision points if its squared errors are smaller, capped so that artefacts do not
@@ -21,19 +22,23 @@ variances can be zero: where nothing differs or changes, a richer candidate cost
 what is expected without an action, so it is taken if its capped squared errors are smaller.
 
 For the long run only effects that do not change are candidates: its policy is followed for many decision points, and those
-at the next one are no guide to them.
+at the next one are no guide to them. There the burden of proof is on the richer candidate: what the linear model of the next
+state misses looks like people who differ, and the policy of somebody new then hardly differs from chance.
 
-The long run is taken if an action changes later outcomes by more than two standard errors (the delayed effect in the
-linear model of outcome and next state, at the mean state). Otherwise two policies for everybody are compared, one for the
-next outcome and one for the long run. Both are learned without a fold of participants, and followed through the model that
-this fold gives, with its residuals and the same random numbers: the long run must gain more than one standard error.
+The horizon rests on two estimates, each divided by its standard error: the delayed effect of an action on later outcomes, in
+the linear model of outcome and next state at the mean state; and the gain in the mean outcome of a policy for the long run
+over one for the next outcome. For the gain, both policies are learned without a fold of participants, and followed through
+the model that this fold gives, with its residuals and the same random numbers. The long run is taken if both add up to more
+than 2: a delayed effect is often nothing but chance where the long run gains nothing, and a gain in a linear model where no
+effect is delayed. If a fold has too few transitions for a policy, the delayed effect decides alone.
 """
 
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +74,7 @@ LANES = 100
 STEPS = 30
 """Series that a policy is followed through, and the decision points of each."""
 CLEAR = 2.0
-"""A delayed effect of more standard errors decides for the long run."""
+"""The delayed effect and the gain of the long run, each in standard errors, must add up to more."""
 PLAIN = "ridge"
 """The critic that keeps every decision point."""
 CAP = 3.0
@@ -82,6 +87,19 @@ EFFECT_MODELS: tuple[Mapping[str, Any], ...] = (
     {"pooling": CHANGING, "baseline": "smooth"},
 )
 """Candidates for the effects as parameters of a method, from the simplest to the richest. The last one gives m(s)."""
+
+
+class Evidence(NamedTuple):
+    """An estimate on which a choice rests."""
+
+    measure: str
+    estimate: float
+    standard_error: float
+
+    @property
+    def ratio(self) -> float:
+        """The estimate in standard errors; 0 where nothing varies."""
+        return self.estimate / self.standard_error if self.standard_error > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -129,14 +147,17 @@ class CrossFitted(Choice):
     def choose(self, logs: Trajectories, critic: Critic, fit_parts: FitParts) -> ChosenParts:
         people = len(np.unique(logs.participant_index[logs.usable]))
         points = int(logs.usable.sum())
-        needed = ROWS_PER_FEATURE * (len(logs.state_names) + 1) * logs.actions
+        features = (len(logs.state_names) + 1) * logs.actions
+        needed = ROWS_PER_FEATURE * features
         if people < FEW_PEOPLE or points < needed:
+            # With fewer decision points than features nobody's own coefficients can be told.
+            default = {**self.default, **EFFECT_MODELS[0]} if points < people * features else self.default
             reason = (
                 f"Nothing was compared: the logs have {people:,} of at least {FEW_PEOPLE} people, and {points:,} of at "
-                f"least {needed:,} usable decision points. The default is used: {describe_parameters(self.default)}."
+                f"least {needed:,} usable decision points. The default is used: {describe_parameters(default)}."
             )
             warnings.warn(reason, FitWarning, stacklevel=4)
-            return ChosenParts(self.default, (reason,))
+            return ChosenParts(default, (reason,))
         with warnings.catch_warnings():
             # Each is about a part of the logs; the fit to all of them warns again.
             warnings.simplefilter("ignore", FitWarning)
@@ -153,24 +174,33 @@ class CrossFitted(Choice):
         )
 
     def _choose_horizon(self, logs: Trajectories, fixed: Mapping[str, Any], fit_parts: FitParts) -> ChosenParts:
-        """The long run where its policy has a higher value, by more than one standard error."""
+        """The long run where the delayed effect and the gain in value speak for it together."""
         immediate: dict[str, Any] = {"horizon": "immediate"}
         if not self.look_ahead:
             return ChosenParts(immediate, ("horizon = 'immediate', because look_ahead is false.",))
         long_run: dict[str, Any] = {"horizon": self._long_run}
         candidates = [{**fixed, **EFFECT_MODELS[0], **horizon} for horizon in (immediate, long_run)]
         try:
-            comparisons = [_find_delayed(fit_parts(candidates[1], logs), logs.action_names)]
-            if not comparisons[0].richer_taken:
-                comparisons.append(self._compare_horizons(logs, candidates, fit_parts))
+            delayed = _find_delayed(fit_parts(candidates[1], logs), logs.action_names)
         except InputError as problem:
             return ChosenParts(immediate, (f"horizon = 'immediate': the long run could not be judged, because {problem}.",))
-        taken = long_run if comparisons[-1].richer_taken else immediate
-        return ChosenParts(taken, tuple(map(explain, comparisons)), tuple(comparisons))
+        estimates = [delayed]
+        total = abs(delayed.ratio)
+        # A fold of few people may have too few transitions; then the delayed effect decides alone.
+        with suppress(InputError):
+            gain = self._compare_horizons(logs, candidates, fit_parts)
+            estimates.append(gain)
+            total += gain.ratio
+        taken = total > CLEAR
+        comparisons = tuple(
+            Comparison("horizon = 'immediate'", "horizon = 'long-run'", *estimate, richer_taken=taken)
+            for estimate in estimates
+        )
+        return ChosenParts(long_run if taken else immediate, (explain(*comparisons),), comparisons)
 
     def _compare_horizons(
         self, logs: Trajectories, candidates: Sequence[Mapping[str, Any]], fit_parts: FitParts
-    ) -> Comparison:
+    ) -> Evidence:
         """The gain of the long run, cross-fitted over folds of participants."""
         fold = logs.participant_index % PEOPLE_FOLDS
         gains = []
@@ -181,14 +211,7 @@ class CrossFitted(Choice):
             gains.append(later - soon)
         gain = float(np.mean(gains))
         error = float(np.std(gains, ddof=1) / np.sqrt(PEOPLE_FOLDS))
-        return Comparison(
-            simpler="horizon = 'immediate'",
-            richer="horizon = 'long-run'",
-            measure="gain in the mean outcome",
-            estimate=gain,
-            standard_error=error,
-            richer_taken=bool(gain > error),
-        )
+        return Evidence("gain in the mean outcome", gain, error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,21 +261,15 @@ class LinearWorld:
         return total / STEPS
 
 
-def _find_delayed(fitted: Fitted, action_names: Sequence[str]) -> Comparison:
+def _find_delayed(fitted: Fitted, action_names: Sequence[str]) -> Evidence:
     """The delayed effect of the action for which it is clearest, at the mean state."""
-    outlook = cast("Outlook", fitted.outlook)
-    view = outlook.pool()
-    effects = [view.consequence(action).delayed for action in range(1, len(action_names))]
-    ratios = [abs(effect.value) / effect.standard_error if effect.standard_error > 0 else 0.0 for effect in effects]
-    clearest = int(np.argmax(ratios))
-    return Comparison(
-        simpler="horizon = 'immediate'",
-        richer="horizon = 'long-run'",
-        measure=f"delayed effect of '{action_names[clearest + 1]}'",
-        estimate=effects[clearest].value,
-        standard_error=effects[clearest].standard_error,
-        richer_taken=ratios[clearest] > CLEAR,
-    )
+    view = cast("Outlook", fitted.outlook).pool()
+    consequences = {name: view.consequence(action).delayed for action, name in enumerate(action_names) if action > 0}
+    effects = [
+        Evidence(f"delayed effect of '{name}'", delayed.value, delayed.standard_error)
+        for name, delayed in consequences.items()
+    ]
+    return max(effects, key=lambda effect: abs(effect.ratio))
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,10 +289,15 @@ class Predictions:
 
 
 def _cross_fit(
-    logs: Trajectories, parameters: Mapping[str, Any], fit_parts: FitParts, removed: NDArray[np.bool_] | None = None
+    logs: Trajectories,
+    parameters: Mapping[str, Any],
+    fit_parts: FitParts,
+    removed: NDArray[np.bool_] | None = None,
+    *,
+    by_participant: bool = False,
 ) -> Predictions:
     """Of the method with these parameters; rows that are `removed`, (folds, rows), teach nothing."""
-    fold = cut_into_folds(logs)
+    fold = logs.participant_index % FOLDS if by_participant else cut_into_folds(logs)
     predictions = Predictions(
         effects=np.zeros((len(logs), logs.actions)),
         baseline=np.zeros(len(logs)),
@@ -328,20 +350,26 @@ def _choose_effects(logs: Trajectories, richest: Predictions, fit_parts: FitPart
             predicted[richer] - predicted[taken],
             logs.participant_index[rows],
         )
+        bound = slope - error if lasting else slope + error
         comparison = Comparison(
             simpler=describe_parameters(candidates[taken]),
             richer=describe_parameters(candidates[richer]),
             measure="slope of outcomes on the effects that it adds",
             estimate=slope,
             standard_error=error,
-            richer_taken=bool(slope + error >= 0.5),
+            richer_taken=bound >= 0.5,
         )
         comparisons.append(comparison)
         taken = richer if comparison.richer_taken else taken
     chosen = candidates[taken]
     if not lasting:
-        names = [describe_parameters(model) for model in (chosen, EFFECT_MODELS[-1])]
-        comparisons.append(_compare_errors(logs, models[taken], richest, *names))
+        rivals = (chosen, EFFECT_MODELS[-1])
+        # What is removed in a fold is of the other one's rows; here each row has the verdict of the fold that judged it.
+        removed = np.tile(richest.removed.any(axis=0), (FOLDS, 1))
+        before, after = (
+            _cross_fit(logs, {**model, "critic": PLAIN}, fit_parts, removed, by_participant=True) for model in rivals
+        )
+        comparisons.append(_compare_errors(logs, before, after, *map(describe_parameters, rivals)))
         chosen = EFFECT_MODELS[-1] if comparisons[-1].richer_taken else chosen
     return ChosenParts(chosen, tuple(map(explain, comparisons)), tuple(comparisons))
 
@@ -431,9 +459,15 @@ def compare_capped_errors(before: Floats, after: Floats, participant: NDArray[np
     return gain, error
 
 
-def explain(comparison: Comparison) -> str:
-    """Why one of two candidates was taken, as a sentence."""
-    estimated = f"{comparison.measure} {comparison.estimate:.3g}, standard error {comparison.standard_error:.2g}"
-    if comparison.richer_taken:
-        return f"{comparison.richer} instead of {comparison.simpler}: {estimated}."
-    return f"{comparison.simpler}, because {comparison.richer} does not look better: {estimated}."
+def explain(*comparisons: Comparison) -> str:
+    """Why one of two candidates was taken, as a sentence; the comparisons are of the same two."""
+    measured = [
+        f"{comparison.measure} {comparison.estimate:.3g}, standard error {comparison.standard_error:.2g}"
+        for comparison in comparisons
+    ]
+    estimated = "; ".join(measured)
+    simpler = comparisons[0].simpler
+    richer = comparisons[0].richer
+    if comparisons[0].richer_taken:
+        return f"{richer} instead of {simpler}: {estimated}."
+    return f"{simpler}, because {richer} does not look better: {estimated}."
