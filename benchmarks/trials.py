@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import surefoot as sf
+from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning, InputError
 from surefoot.numerics.arrays import Engine
 from surefoot.simulators.simulator import Simulation, Simulator
@@ -63,7 +64,7 @@ class Learner(Protocol):
 
 
 class Refitted:
-    """A method of this package that is fitted to all logs after each stage."""
+    """A method of this package that is fitted to all logs after each stage, as `Method.update` does it."""
 
     def __init__(self, method: Any, actions: int = 2) -> None:
         self.method = method
@@ -78,7 +79,7 @@ class Refitted:
     def learn(self, observations: Observations, simulation: Simulation) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)
-            self.policies = self.method.fit(simulation.logs()).policies_
+            self.policies = fit_again(self.method, simulation.logs()).policies_
 
 
 class Recommended(Refitted):
@@ -96,7 +97,13 @@ class Recommended(Refitted):
             if len(logs) >= self.next_choice:
                 self.settled = self.method.fit(logs).settled
                 self.next_choice = 2 * len(logs)
-            self.policies = self.settled.fit(logs).policies_
+            self.policies = fit_again(self.settled, logs).policies_
+
+
+def fit_again(method: Any, logs: Trajectories) -> Any:
+    """Fit to logs that have grown since the last fit: the search for variances begins at those of that fit."""
+    joint = method.joint_ if method.is_fitted else None
+    return method.fit_some(logs, ratios=None if joint is None else joint.ratios)
 
 
 def learn_or_wait(learner: Learner, observations: Observations, simulation: Simulation) -> None:
