@@ -50,7 +50,7 @@ bench: .venv-bench/stamp  ## Measure the package beside its alternatives, in one
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-bench/bin/python -m benchmarks
 
 league: .venv-bench/stamp  ## Go on with the league of methods and published algorithms (hours), and write its table
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-bench/bin/python -W ignore -m benchmarks.league
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 SUREFOOT_THREADS=1 .venv-bench/bin/python -W ignore -m benchmarks.league
 
 mutants: $(VENV)/dev.stamp  ## Break the code on purpose and count what no test notices (420 drawn at random: half an hour)
 	$(BIN)/python -m pip install --quiet 'mutmut>=3.8,<3.9'

@@ -10,7 +10,14 @@ from numpy.testing import assert_allclose
 
 import surefoot as sf
 from surefoot.data.trajectories import Trajectories
-from surefoot.learning.choice import CrossFitted, compare_capped_errors, cut_into_folds, estimate_slope, spread_probabilities
+from surefoot.learning.choice import (
+    CrossFitted,
+    Evidence,
+    compare_capped_errors,
+    cut_into_folds,
+    estimate_slope,
+    spread_probabilities,
+)
 
 COIN = sf.policies.coin(2)
 
@@ -153,8 +160,21 @@ def test_where_folds_have_too_few_transitions_the_delayed_effect_decides_alone()
     fitted = sf.method("recommended").fit(heart_steps(8, 12))
     (delayed,) = [comparison for comparison in fitted.chosen_.comparisons if "horizon" in comparison.simpler]
     assert delayed.measure == "delayed effect of 'send'"
-    assert delayed.richer_taken == (abs(delayed.estimate) > 2 * delayed.standard_error)
+    assert delayed.richer_taken == (abs(delayed.estimate) > 2.5 * delayed.standard_error)
     assert fitted.chosen_.reasons[-1].count("standard error") == 1
+
+
+@pytest.mark.parametrize(
+    ("delayed", "gain", "taken"),
+    [(2.4, 0.0, False), (-2.6, 0.0, True), (1.6, 30.0, True), (1.4, 30.0, False), (-3.6, -30.0, True), (3.4, -30.0, False)],
+)
+def test_the_gain_moves_the_limit_of_the_delayed_effect_by_one_standard_error(monkeypatch, delayed, gain, taken):
+    module = "surefoot.learning.choice"
+    monkeypatch.setattr(f"{module}._find_delayed", lambda *arguments: Evidence("delayed effect of 'send'", delayed, 1.0))
+    gained = Evidence("gain in the mean outcome", 2 * gain, 2.0)
+    monkeypatch.setattr(f"{module}.CrossFitted._compare_horizons", lambda *arguments: gained)
+    chosen = CrossFitted()._choose_horizon(heart_steps(6, 20), {}, lambda *arguments: None)
+    assert (chosen.parameters["horizon"] != "immediate") == taken
 
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")

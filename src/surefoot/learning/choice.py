@@ -29,8 +29,8 @@ The horizon rests on two estimates, each divided by its standard error: the dela
 the linear model of outcome and next state at the mean state; and the gain in the mean outcome of a policy for the long run
 over one for the next outcome. For the gain, both policies are learned without a fold of participants, and followed through
 the model that this fold gives, with its residuals and the same random numbers. The long run is taken if both add up to more
-than 2: a delayed effect is often nothing but chance where the long run gains nothing, and a gain in a linear model where no
-effect is delayed. If a fold has too few transitions for a policy, the delayed effect decides alone.
+than 2.5. Of this the gain adds or takes at most 1: four folds say little of its standard error, and the linear model fails
+where people leave or outcomes are dirty. If a fold has too few transitions for a policy, the delayed effect decides alone.
 """
 
 import warnings
@@ -73,8 +73,10 @@ PEOPLE_FOLDS = 4
 LANES = 100
 STEPS = 30
 """Series that a policy is followed through, and the decision points of each."""
-CLEAR = 2.0
+CLEAR = 2.5
 """The delayed effect and the gain of the long run, each in standard errors, must add up to more."""
+MOST_GAIN = 1.0
+"""So many standard errors are the most that the gain adds or takes."""
 PLAIN = "ridge"
 """The critic that keeps every decision point."""
 CAP = 3.0
@@ -190,7 +192,7 @@ class CrossFitted(Choice):
         with suppress(InputError):
             gain = self._compare_horizons(logs, candidates, fit_parts)
             estimates.append(gain)
-            total += gain.ratio
+            total += float(np.clip(gain.ratio, -MOST_GAIN, MOST_GAIN))
         taken = total > CLEAR
         comparisons = tuple(
             Comparison("horizon = 'immediate'", "horizon = 'long-run'", *estimate, richer_taken=taken)
