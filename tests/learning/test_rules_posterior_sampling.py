@@ -1,5 +1,7 @@
 """Posterior sampling: the posterior in closed form, what it does without data, and where it goes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -63,11 +65,50 @@ def test_who_has_said_nothing_gets_an_even_chance_whatever_the_units(logs):
     assert_allclose(found.policies_.probabilities(logs.participants[[0, 0]], states), 0.5)
 
 
-def test_what_was_never_sent_gets_an_even_chance(logs):
-    never = sf.simulators.HeartSteps(participants=3).collect(sf.policies.never(2), decision_points=40, seed=0)
+POOLED = [
+    {"pooling": "all"},
+    {"pooling": "all", "baseline": "smooth"},
+    {"pooling": "partial"},
+    {"pooling": "partial", "time": "smooth"},
+    {"pooling": "partial", "random_walk": "estimate"},
+    {"pooling": "partial", "time": "smooth", "baseline": "smooth"},
+]
+
+
+@pytest.mark.parametrize("parameters", [{}, *POOLED])
+def test_what_was_never_sent_gets_an_even_chance(parameters):
+    never = sf.simulators.HeartSteps(participants=5).collect(sf.policies.never(2), decision_points=40, seed=0)
     with pytest.warns(sf.FitWarning, match="never occurs"):
-        found = sf.method("ts").fit(never)
-    assert_allclose(found.policies_.probabilities(never.participant, never.state), 0.5)
+        fitted = sf.method("ts", **parameters).fit(never)
+    assert_allclose(fitted.policies_.probabilities(never.participant, never.state), 0.5)
+    if parameters:
+        assert_allclose(fitted.policies_.probabilities([999], never.state[:1]), 0.5)
+
+
+@pytest.mark.parametrize("parameters", POOLED[1:])
+@pytest.mark.parametrize("name", ["ts", "linucb"])
+def test_an_action_that_nobody_has_tried_is_as_uncertain_as_with_one_fit_to_everybody(name, parameters):
+    logs = three_actions(people=6)
+    untried = replace(logs, action=np.where(logs.action == 1, 0, logs.action))
+    state = np.array([[0.5, 0.5], [-1.0, 2.0]])
+    with pytest.warns(sf.FitWarning, match="action 'walk' never occurs"):
+        joint, pooled = (sf.method(name, **given).fit(untried).policies_ for given in (parameters, {"pooling": "all"}))
+    expected = pooled.probabilities([999] * 2, state)
+    assert (expected[:, 1] > 0.4).all()
+    assert_allclose(joint.probabilities([999] * 2, state), expected, atol=0.05)
+
+
+@pytest.mark.parametrize("parameters", POOLED[1:])
+@pytest.mark.parametrize("points", [1, 2, 3])
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_as_many_coefficients_as_decision_points_leave_it_unsure(parameters, points):
+    rng = np.random.default_rng(0)
+    state, action = rng.uniform(-1, 1, (2, points, 2)), rng.integers(0, 2, (2, points))
+    few = sf.Trajectories.from_arrays(state, action, rng.standard_normal((2, points)))
+    joint, pooled = (sf.method("ts", **given).fit(few).policies_ for given in (parameters, {"pooling": "all"}))
+    probabilities = joint.probabilities([0, 999], state[0, [0, -1]])
+    assert ((probabilities > 0.05) & (probabilities < 0.95)).all()
+    assert_allclose(probabilities, pooled.probabilities([0, 999], state[0, [0, -1]]), atol=0.1)
 
 
 def test_more_data_make_it_surer(logs):
@@ -102,12 +143,15 @@ def test_looking_ahead_it_samples_from_the_advantages():
     assert_allclose(found.policies_.probabilities(logs.participant[:5], logs.state[:5])[:, 1], norm.cdf(ratio), rtol=1e-9)
 
 
-def test_a_variable_that_only_the_policy_sees_leaves_no_doubt(logs):
-    found = sf.method("ts", critic_variables=("weather", "engagement")).fit(logs)
+@pytest.mark.parametrize("pooling", ["person", "all", "partial"])
+def test_a_variable_that_only_the_policy_sees_leaves_no_doubt(logs, pooling):
+    found = sf.method("ts", pooling=pooling, critic_variables=("weather", "engagement")).fit(logs)
     moved = logs.state.copy()
     moved[:, 2] += 100
     people = logs.participant
-    assert_array_equal(found.policies_.probabilities(people, moved), found.policies_.probabilities(people, logs.state))
+    assert_allclose(
+        found.policies_.probabilities(people, moved), found.policies_.probabilities(people, logs.state), rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("suffix", ["json", "parquet"])

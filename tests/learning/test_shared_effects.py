@@ -92,7 +92,10 @@ def test_probabilities_are_those_of_the_dense_posterior():
     )
     assert_allclose(fitted.critic_coef_, mean, rtol=1e-4, atol=1e-5)
     features = np.array([1.0, 0.8])
-    spread = np.sqrt(np.einsum("i,pij,j->p", features, covariance[:, 2:, 2:], features))
+    # The spread of the outcome counts as one more decision point.
+    free = len(logs) - 4
+    inflation = (free + columns.scaling.reward[0] ** 2 / posterior.noise) / (free + 1)
+    spread = np.sqrt(inflation * np.einsum("i,pij,j->p", features, covariance[:, 2:, 2:], features))
     ours = fitted.policies_.probabilities(np.arange(people), np.full((people, 1), 0.8))[:, 1]
     assert_allclose(ours, ndtr(mean[:, 2:] @ features / spread), rtol=1e-4)
 

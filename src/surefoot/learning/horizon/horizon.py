@@ -192,6 +192,7 @@ def _fit_judged(task: HorizonTask, unshared: HorizonTask, judgement: Judgement) 
         unshared=own_moments,
         start=unshared.start,
     )
+    posterior = posterior.admit_ignorance(task.prior_variance)
     shared = None if design is None else design.fit_rows(posterior, task.logs, task.row_features)
     return RewardFit(judgement, moments, posterior, shared)
 
@@ -219,12 +220,15 @@ class Immediate(Horizon):
         population = reward.population[None]
         gram = fit.moments.total().gram
         learned = {"shared": fit.shared, "ratios": reward.ratios}
+        inflation = reward.inflation(float(task.scaling.reward[0]))
         if task.pooling.shared:
-            of_all = Advantage.of_coefficients(population, reward.population_covariance[None], logs.actions, count[:1])
+            covariance = inflation * reward.population_covariance[None]
+            of_all = Advantage.of_coefficients(population, covariance, logs.actions, count[:1])
             return JointFit(judgement, population, gram, of_all, **learned)
         warn_of_few_people(reward, task)
-        advantage = Advantage.of_coefficients(reward.mean, reward.covariance, logs.actions, count)
-        of_anybody = Advantage.of_coefficients(population, reward.new_covariance[None], logs.actions, count[:1])
+        advantage = Advantage.of_coefficients(reward.mean, inflation * reward.covariance, logs.actions, count)
+        covariance = inflation * reward.new_covariance[None]
+        of_anybody = Advantage.of_coefficients(population, covariance, logs.actions, count[:1])
         anybody = JointFit(judgement.clear_thresholds(), population, gram, of_anybody)
         return JointFit(judgement, reward.mean, fit.moments.gram, advantage, (reward,), anybody, **learned)
 

@@ -21,7 +21,7 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.learning.baselines import Baseline, Linear
 from surefoot.learning.batch import Batch, choose_block_cells, gather_rows
 from surefoot.learning.critics import Critic
-from surefoot.learning.penalties import PenaltyUnits, PlacedPrior
+from surefoot.learning.penalties import FitScales, PenaltyUnits, PlacedPrior
 from surefoot.learning.pooling import Block, Pooling, make_pooling
 from surefoot.learning.pooling.mixed_effects import Moments, Posterior, SharedMoments, fit_mixed_effects
 from surefoot.learning.pooling.random_walk import TimeBlocks, Walk, fit_random_walk
@@ -178,15 +178,28 @@ class HorizonTask:
         return np.array([c for c in columns if c.any()], dtype=np.float64).reshape(-1, len(self.logs)).T
 
     @cached_property
-    def penalty(self) -> Floats:
-        """ζ of every feature of x(s, a), then of every nuisance column."""
+    def scaling(self) -> FitScales:
+        """The units of one fit to everybody."""
         logs = self.logs
         rows = logs.order[logs.usable[logs.order]]  # A sample of them is the same in whatever order they came.
-        scaling = self.units.measure(logs.state[rows][None], logs.outcome[rows][None], np.ones((1, len(rows))))
+        return self.units.measure(logs.state[rows][None], logs.outcome[rows][None], np.ones((1, len(rows))))
+
+    @cached_property
+    def penalty(self) -> Floats:
+        """ζ of every feature of x(s, a), then of every nuisance column."""
         penalty = self.units.penalise_critic(
-            scaling, self.critic_penalty, actions=logs.actions, intercept=self.penalize_intercept
+            self.scaling, self.critic_penalty, actions=self.logs.actions, intercept=self.penalize_intercept
         )
         return np.append(penalty[0], np.full(self.nuisances.shape[1], self.critic_penalty))
+
+    @property
+    def prior_variance(self) -> Floats:
+        """Of every coefficient before any decision point, in σ²: 1/ζ, and 1/ζ_c for intercepts, which the penalty may leave
+        free. Variables that the critic does not see have no effect, and that is certain."""
+        penalty = np.where(self.penalty > 0, self.penalty, self.critic_penalty)
+        seen = np.tile(np.append(1.0, self.critic_sees), self.logs.actions)
+        seen = np.append(seen, np.ones(self.nuisances.shape[1]))
+        return np.divide(seen, penalty, out=np.zeros_like(penalty), where=penalty > 0)
 
     def blocks(self) -> list[Block]:
         """People and their rows, in blocks that fit into memory."""

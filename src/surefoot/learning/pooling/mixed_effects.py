@@ -199,6 +199,31 @@ class Posterior:
         """Of the coefficients of somebody of whom nothing is known, (d, d): Ψ, and what is not known of β."""
         return self.spread + self.population_covariance
 
+    def admit_ignorance(self, prior_variance: Array) -> Posterior:
+        """With the prior variance of coefficients that no decision point informs, (d,) in σ², instead of none.
+
+        An action that nobody has been sent yet is as likely good as bad: without a variance its effect would be surely 0.
+        """
+        likelihood = self.likelihood
+        informed = likelihood.informed[: len(prior_variance)]
+        if likelihood.prior is not None:
+            informed = informed | (np.diagonal(likelihood.prior) > 0)
+        unknown = np.where(informed, 0.0, self.noise * prior_variance)
+        covariance = likelihood.basis * unknown @ likelihood.basis.T
+        return replace(
+            self,
+            population_covariance=self.population_covariance + covariance,
+            covariance=self.covariance + covariance,
+        )
+
+    def inflation(self, spread: float) -> float:
+        """By how much covariances grow when the spread of the outcome counts as one more decision point.
+
+        As in `rules.estimate_noise`: a fit through as many points as it has coefficients must not claim to be certain.
+        """
+        free = self.likelihood.free
+        return (free + spread**2 / self.noise) / (free + 1)
+
 
 def _times(values: Array, root: Array) -> Array:
     """Rows times L, which is diag(root) or the matrix itself."""
