@@ -199,7 +199,7 @@ class HorizonTask:
         penalty = np.where(self.penalty > 0, self.penalty, self.critic_penalty)
         seen = np.tile(np.append(1.0, self.critic_sees), self.logs.actions)
         seen = np.append(seen, np.ones(self.nuisances.shape[1]))
-        return np.divide(seen, penalty, out=np.zeros_like(penalty), where=penalty > 0)
+        return np.where(penalty > 0, seen / np.where(penalty > 0, penalty, 1.0), 0.0)
 
     def blocks(self) -> list[Block]:
         """People and their rows, in blocks that fit into memory."""
