@@ -160,6 +160,29 @@ def test_the_band_holds_the_truth_where_effects_walk(step):
     assert np.mean(shares) > 0.85
 
 
+def test_the_band_of_the_effect_holds_the_truth_where_variances_are_uncertain():
+    """θ is at the first decision point: what is not known of the walk's variance is not known of it either."""
+    shares = []
+    for seed in range(12):
+        logs, _ = draw_logs(seed=seed, fading=False, curve=1.0)
+        effects = sf.method("ts", **SMOOTH).fit(logs).time_effects_
+        assert np.linalg.eigvalsh(effects.effect_covariance).min() > 0
+        error = np.sqrt(np.diagonal(effects.effect_covariance, axis1=1, axis2=2))
+        shares.append((abs(effects.effect_mean - FADING) < 2.1 * error).mean())
+    assert np.mean(shares) > 0.93
+
+
+@pytest.mark.parametrize("correlated", [False, True])
+def test_the_band_of_an_effect_is_a_number_in_small_logs(correlated):
+    rng = np.random.default_rng(0)
+    state, action = rng.standard_normal((8, 25, 2)), rng.integers(0, 4, (8, 25))
+    outcome = np.where(rng.random((8, 25)) < 0.3, np.nan, state.sum(axis=2) + (action > 0) + rng.standard_normal((8, 25)))
+    logs = Trajectories.from_arrays(state, action, outcome, actions=4)
+    pooling = {"name": "partial", "time": "smooth", "correlated_differences": correlated}
+    effects = sf.method("ts", pooling=pooling).fit(logs).time_effects_
+    assert np.linalg.eigvalsh(effects.effect_covariance).min() > 0
+
+
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 @pytest.mark.parametrize("name", ["ts", "accb", "saccb", "linucb", "hb-ahead"])
 @pytest.mark.parametrize("pooling", ["partial", "all"])

@@ -10,6 +10,7 @@ have one; all are estimated, and zero where nothing changes (`mixed_effects`).
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,8 +199,9 @@ class SharedDesign:
         return SharedFit(baseline, change, baseline + (features * change).sum(axis=1), self)
 
 
-def average_over_variances(posterior: Posterior, shared: SharedPosterior, first: int) -> SharedPosterior:
-    """The posterior with what is not known of the variances of the groups from the first one on.
+def average_over_variances(posterior: Posterior, first: int) -> tuple[Floats, Floats]:
+    """Mean and covariance of β and the shared columns' coefficients together, (d + columns,) and its square, with what is
+    not known of the variances of the groups from the first one on.
 
     A variance that is estimated as zero need not be zero. For one group after the other, with the other variances as they
     are, mean and covariance are those of the mixture over its standard deviation, whose prior is flat and whose likelihood
@@ -210,9 +212,8 @@ def average_over_variances(posterior: Posterior, shared: SharedPosterior, first:
     known = likelihood.unit > 0
     scale = np.where(known, posterior.ratios / np.where(known, likelihood.unit, 1.0) ** 2, 0.0)
     best = np.sqrt(np.maximum(scale, LEAST))
-    mean = shared.mean
-    covariance = shared.covariance
-    with_population = shared.with_population
+    mean, covariance = _join_coefficients(posterior)
+    fitted_mean, fitted_covariance = _join_coefficients(likelihood.at(best[:d], best[d:]).posterior(1, True))
     for group in np.flatnonzero(likelihood.informed[d + first :]) + d + first:
 
         def at(root: float, group: int = group) -> LikelihoodPoint:
@@ -228,16 +229,21 @@ def average_over_variances(posterior: Posterior, shared: SharedPosterior, first:
         weights = np.exp(-(deviances - deviances.min()) / 2)
         weights[[0, -1]] /= 2
         weights /= weights.sum()
-        beliefs = [belief for point in points if (belief := point.posterior(1, True).shared) is not None]
-        means = np.array([belief.mean for belief in beliefs])
+        coefficients = [_join_coefficients(point.posterior(1, True)) for point in points]
+        means, covariances = map(np.array, zip(*coefficients, strict=True))
         middle = weights @ means
-        mean = mean + middle - shared.mean
+        mean = mean + middle - fitted_mean
         spread = (weights[:, None] * (means - middle)).T @ (means - middle)
-        inside = np.tensordot(weights, np.array([belief.covariance for belief in beliefs]), 1)
-        covariance = covariance + spread + inside - shared.covariance
-        across = np.tensordot(weights, np.array([belief.with_population for belief in beliefs]), 1)
-        with_population = with_population + across - shared.with_population
-    return SharedPosterior(mean, covariance, with_population, shared.variances)
+        covariance = covariance + spread + np.tensordot(weights, covariances, 1) - fitted_covariance
+    return mean, covariance
+
+
+def _join_coefficients(posterior: Posterior) -> tuple[Floats, Floats]:
+    """Mean and covariance of β and the shared columns' coefficients."""
+    shared = cast("SharedPosterior", posterior.shared)
+    across = shared.with_population
+    covariance = np.block([[posterior.population_covariance, across], [across.T, shared.covariance]])
+    return np.append(posterior.population, shared.mean), covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,21 +271,19 @@ class TimeEffects:
         time = columns.time
         if posterior.shared is None or time is None:
             return None
-        shared = average_over_variances(posterior, posterior.shared, first=int(columns.curves > 0))
+        mean, covariance = average_over_variances(posterior, first=int(columns.curves > 0))
         times = np.arange(int(time.following.max(initial=0)) + 1)
         d = len(design.removed)
         shift = (columns.shift(times.astype(np.float64), d) @ design.mixing)[:, columns.effects]
-        across = shift @ np.swapaxes(shared.with_population[columns.effects], 0, 1)
-        covariance = shift @ shared.covariance @ np.swapaxes(shift, 1, 2)
-        first = np.asarray(posterior.population_covariance)[columns.effects, columns.effects]
-        mean = shift @ shared.mean
+        # θ + γ_t of β and the shared coefficients.
+        effect = np.concatenate([np.broadcast_to(np.eye(d)[columns.effects], (*shift.shape[:2], d)), shift], axis=-1)
         return cls(
             times=times,
-            mean=mean,
-            covariance=covariance,
-            effect_mean=posterior.population[columns.effects] + mean,
-            effect_covariance=covariance + first + across + np.swapaxes(across, 1, 2),
-            variances=shared.variances[int(columns.curves > 0) :],
+            mean=shift @ mean[d:],
+            covariance=shift @ covariance[d:, d:] @ np.swapaxes(shift, 1, 2),
+            effect_mean=effect @ mean,
+            effect_covariance=effect @ covariance @ np.swapaxes(effect, 1, 2),
+            variances=posterior.shared.variances[int(columns.curves > 0) :],
             points=time.points,
         )
 
