@@ -226,6 +226,15 @@ def test_tiny_logs(people, points):
     assert np.isfinite(fitted.predict_proba(logs)).all()
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_no_variance_of_an_effect_is_negative_in_tiny_logs(seed):
+    logs, _ = draw_logs(people=1, points=4, seed=seed)
+    effects = sf.method("ts", pooling={"name": "partial", "time": "smooth"}).fit(logs).time_effects_
+    variance = np.diagonal(effects.effect_covariance, axis1=1, axis2=2)
+    assert (variance >= -1e-9 * variance.max()).all()
+
+
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_a_participant_without_outcomes_and_three_actions():
     logs, _ = draw_logs(people=6)

@@ -205,7 +205,8 @@ def average_over_variances(posterior: Posterior, first: int) -> tuple[Floats, Fl
 
     A variance that is estimated as zero need not be zero. For one group after the other, with the other variances as they
     are, mean and covariance are those of the mixture over its standard deviation, whose prior is flat and whose likelihood
-    is the restricted one; their differences from the fit are added up.
+    is the restricted one; their differences from the fit are added up. σ² is taken as known: with few decision points the
+    sum of differences could be a negative variance otherwise.
     """
     likelihood = posterior.likelihood
     d = likelihood.gram.shape[-1]
@@ -234,16 +235,16 @@ def average_over_variances(posterior: Posterior, first: int) -> tuple[Floats, Fl
         middle = weights @ means
         mean = mean + middle - fitted_mean
         spread = (weights[:, None] * (means - middle)).T @ (means - middle)
-        covariance = covariance + spread + np.tensordot(weights, covariances, 1) - fitted_covariance
-    return mean, covariance
+        covariance = covariance + spread / posterior.noise + np.tensordot(weights, covariances, 1) - fitted_covariance
+    return mean, posterior.noise * covariance
 
 
 def _join_coefficients(posterior: Posterior) -> tuple[Floats, Floats]:
-    """Mean and covariance of β and the shared columns' coefficients."""
+    """Mean of β and the shared columns' coefficients, and their covariance as a multiple of σ²."""
     shared = cast("SharedPosterior", posterior.shared)
     across = shared.with_population
     covariance = np.block([[posterior.population_covariance, across], [across.T, shared.covariance]])
-    return np.append(posterior.population, shared.mean), covariance
+    return np.append(posterior.population, shared.mean), covariance / posterior.noise
 
 
 @dataclass(frozen=True, eq=False)
