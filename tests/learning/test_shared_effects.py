@@ -236,6 +236,22 @@ def test_no_variance_of_an_effect_is_negative_in_tiny_logs(seed):
 
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+@pytest.mark.parametrize(("constant", "spread"), [(0.1, 0.0), (0.3, 0.0), (1.7e9, 1.0)])
+def test_a_state_without_usable_differences_changes_nothing(constant, spread):
+    logs, _ = draw_logs(people=6, points=25)
+    state = logs.state.reshape(6, 25, 1)
+    useless = constant + spread * np.random.default_rng(0).standard_normal(state.shape)
+    shapes = [values.reshape(6, 25) for values in (logs.action, logs.outcome)]
+    wider = Trajectories.from_arrays(np.concatenate([state, useless], axis=2), *shapes)
+    pooling = {"name": "partial", "time": "smooth"}
+    expected = sf.method("ts", pooling=pooling).fit(logs)
+    fitted = sf.method("ts", pooling=pooling).fit(wider)
+    assert_allclose(fitted.critic_coef_[:, [0, 1, 3, 4]], expected.critic_coef_, atol=1e-6)
+    assert_allclose(fitted.time_effects_.effect_covariance[:, :2, :2], expected.time_effects_.effect_covariance, atol=1e-6)
+    assert fitted.time_effects_.variances[2] == 0
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_a_participant_without_outcomes_and_three_actions():
     logs, _ = draw_logs(people=6)
     action = np.where(logs.action == 1, 1 + logs.time % 2, 0)

@@ -22,6 +22,7 @@ from surefoot.learning.penalties import FitScales, StandardUnits
 from surefoot.learning.pooling.mixed_effects import (
     LEAST,
     MOST_SHARED,
+    NOTHING,
     LikelihoodPoint,
     Moments,
     Posterior,
@@ -167,6 +168,9 @@ class SharedDesign:
         steps = 0 if columns.time is None else columns.time.intervals
         mixing = np.eye(len(raw.group))
         mixing[curves:, curves:] = np.kron(np.eye(steps), basis[columns.effects, columns.effects])
+        # Of a state that is constant, rounding is left when its mean is subtracted.
+        size = np.diagonal(mixing.T @ raw.gram @ mixing)
+        mixing *= size > NOTHING * np.diagonal(np.abs(mixing.T) @ np.abs(raw.gram) @ np.abs(mixing))
         removed = np.zeros((len(basis), len(mixing)))
         linear = slice(0, columns.effects.start)
         total = moments.gram.sum(axis=0)[linear, linear]
