@@ -331,3 +331,19 @@ def test_effect_courses_follow_a_fading_effect():
 def test_a_constant_effect_has_no_course():
     logs = collect_fading(people=10, points=20)
     assert sf.explain.explain(sf.method("ts", pooling="partial").fit(logs)).effect_courses == ()
+
+
+def test_coefficients_of_an_effect_that_reverses_are_those_of_the_policy():
+    """The prompt helps where the state is high at first, and where it is low in the end."""
+    rng = np.random.default_rng(1)
+    state = rng.standard_normal((20, 50, 1))
+    action = rng.integers(0, 2, (20, 50))
+    outcome = action * (1.5 - 3 * np.arange(50) / 50) * state[..., 0] + rng.normal(0, 0.7, (20, 50))
+    logs = sf.Trajectories.from_arrays(state, action, outcome)
+    explained = sf.explain.explain(sf.method("ts", pooling="partial", time="smooth").fit(logs))
+    coefficient = explained.coefficients.of("critic", "s1", "send")
+    assert coefficient.interval.high < -1
+    assert coefficient.people_below == 20
+    assert explained.disagreements == ()
+    (people, *_) = dict(explained.card().sections)["How people differ"]
+    assert "for the population at a participant's first decision point; standard deviation" in people

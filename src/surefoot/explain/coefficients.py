@@ -12,7 +12,7 @@ from surefoot.inference.intervals import Interval, describe_roughness, mean_inte
 from surefoot.inference.participant_intervals import bootstrap_coefficients, count_affordable, draw_coefficients
 from surefoot.inference.sandwich import Influences, compute_influences, takes_refits
 from surefoot.learning.methods import Method
-from surefoot.learning.pooling.mixed_effects import Moments, profile_spread
+from surefoot.learning.pooling.mixed_effects import Moments, Posterior, profile_spread
 from surefoot.numerics.parallel import Progress
 from surefoot.policies.features import critic_feature_names, critic_features
 
@@ -102,7 +102,10 @@ def estimate_coefficients(
         resampled = resample(fitted, draws=draws, seed=seed, most_people=most_people, progress=progress)
         ends["critic"] = (resampled.critic_low, resampled.critic_high)
         ends["policy"] = (resampled.policy_low, resampled.policy_high)
-        how = _describe_individual(draws, drawn, people, borrowed=posterior is not None)
+        how = _describe_individual(
+            draws, drawn, people, borrowed=posterior is not None, changing=fitted.time_effects_ is not None
+        )
+    population = [] if posterior is None else _estimate_population(fitted, posterior, present)
     rows: list[Coefficient] = []
     columns = ("participant", "part", "action", "feature", "value", "low", "high")
     individual: dict[str, list[Any]] = {name: [] for name in columns}
@@ -117,9 +120,8 @@ def estimate_coefficients(
             if fitted.pooled_:
                 error = (high[0] - value[0]) / t_quantile(people - 1)
                 interval = Interval(float(value[0]), float(error), float(low[0]), float(high[0]))
-            elif part == "critic" and posterior is not None:
-                error = float(np.sqrt(posterior.population_covariance[j, j]))
-                interval = t_interval(float(posterior.population[j]), error, max(people - 1, 1))
+            elif part == "critic" and population:
+                interval = population[j]
             else:
                 interval = mean_interval(value[present])
             counts = (int((low > 0).sum()), int((high < 0).sum())) if has_own else (None, None)
@@ -132,13 +134,30 @@ def estimate_coefficients(
     return Coefficients(tuple(rows), f"{how}; {few}" if few else how, individual, drawn, unaffordable)
 
 
-def _describe_individual(draws: int, drawn: int, people: int, *, borrowed: bool) -> str:
+def _estimate_population(fitted: Method, posterior: Posterior, present: NDArray[np.int64]) -> list[Interval]:
+    """β with intervals; effects that change are the mean over these people's next decision points."""
+    values = np.array(posterior.population)
+    variances = np.diagonal(posterior.population_covariance).copy()
+    changing = fitted.time_effects_
+    if changing is not None:
+        following = np.diff(fitted.logs_.starts)[present]
+        effects = slice(len(values) - changing.mean.shape[1], None)
+        values[effects] = changing.effect_mean[following].mean(axis=0)
+        # A mean over decision points varies at most as much as they do on average.
+        variances[effects] = np.diagonal(changing.effect_covariance[following], axis1=1, axis2=2).mean(axis=0)
+    degrees = max(len(present) - 1, 1)
+    errors = np.sqrt(variances).tolist()
+    return [t_interval(value, error, degrees) for value, error in zip(values.tolist(), errors, strict=True)]
+
+
+def _describe_individual(draws: int, drawn: int, people: int, *, borrowed: bool, changing: bool) -> str:
     sample = "" if drawn == people else f" (of {drawn} people drawn at random)"
     if not drawn:
         return "of the mean: spread over people"
     if borrowed:
+        coefficients = "the critic's β at people's next decision points" if changing else "the critic's β"
         return (
-            f"each participant's: the posterior, for the policy by {draws} draws{sample}; of the population: the critic's β "
+            f"each participant's: the posterior, for the policy by {draws} draws{sample}; of the population: {coefficients} "
             "with Student's t, the policy's spread over people"
         )
     return f"each participant's: percentiles of {draws} draws of decision points{sample}; of the mean: spread over people"
