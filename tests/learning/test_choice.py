@@ -242,6 +242,7 @@ def test_slopes_are_those_of_least_squares_with_a_sandwich_over_people():
     assert_allclose(slope, literal)
     assert_allclose(error, np.sqrt(meat * 12 / 11) / (added @ added))
     assert estimate_slope(residuals, np.zeros(108), participant) == (0.0, 0.0)
+    assert estimate_slope(residuals, 1e-6 * added, participant) == (0.0, 0.0)
 
 
 def test_folds_halve_everybodys_decision_points_in_blocks():

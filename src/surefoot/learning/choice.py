@@ -81,6 +81,8 @@ PLAIN = "ridge"
 """The critic that keeps every decision point."""
 CAP = 3.0
 """Residuals are capped at this many robust standard deviations."""
+AGREEMENT = 1e-4
+"""Candidates whose effects differ by less than this share of the residuals agree: a variance of zero is one of 1e-12."""
 CHANGING: Mapping[str, Any] = {"name": "partial", "time": "smooth"}
 EFFECT_MODELS: tuple[Mapping[str, Any], ...] = (
     {"pooling": "all", "baseline": "linear"},
@@ -425,13 +427,13 @@ def spread_probabilities(logs: Trajectories, rows: NDArray[np.int64]) -> Floats:
 def estimate_slope(residuals: Floats, added: Floats, participant: NDArray[np.int64]) -> tuple[float, float]:
     """The slope of residuals on what a candidate adds to the effects, and its standard error over people.
 
-    Candidates that agree everywhere have slope 0.
+    Candidates that agree everywhere, but for rounding, have slope 0.
 
     >>> estimate_slope(np.array([2.0, -2.0, 1.0]), np.array([1.0, -1.0, 1.0]), np.array([0, 0, 1]))
     (1.6666666666666667, 0.4444444444444444)
     """
     squares = float((added**2).sum())
-    if squares == 0:
+    if squares <= AGREEMENT**2 * float((residuals**2).sum()):
         return 0.0, 0.0
     slope = float((added * residuals).sum()) / squares
     people = len(np.unique(participant))
