@@ -132,6 +132,19 @@ def test_a_curve_is_not_mistaken_for_outliers():
     assert linear.scale_.mean() > smooth.scale_.mean()
 
 
+@pytest.mark.parametrize("parts", [SMOOTH, {**SMOOTH, "baseline": "linear"}, {"pooling": "all", "baseline": "smooth"}])
+def test_rare_successes_are_not_mistaken_for_outliers(parts):
+    """Without what everybody shares, outcomes of 0 and 1 are no longer alike."""
+    rng = np.random.default_rng(1)
+    state = rng.standard_normal((20, 50, 1))
+    action = rng.integers(0, 2, (20, 50))
+    outcome = (rng.random((20, 50)) < np.where(action == 1, 0.14, 0.03)).astype(float)
+    logs = Trajectories.from_arrays(state, action, outcome)
+    fitted = sf.method("hb-ts", **parts).fit(logs)
+    assert fitted.removed_[logs.outcome == 1].mean() < 0.1
+    assert fitted.policies_.probabilities([999], [[0.0]])[0, 1] > 0.9
+
+
 def test_the_time_effects_hold_the_curve():
     logs, _ = draw_logs(people=40)
     effects = sf.method("ts", **SMOOTH).fit(logs).time_effects_

@@ -40,6 +40,8 @@ class Batch:
     """The probabilities at which actions are centred, (people, decision points, actions − 1); None: they are not."""
     trusted: Array | None = None
     """The result of `Critic.trust_states`, if it is already known."""
+    logged: Array | None = None
+    """The rewards as they were logged, if something that everybody shares was subtracted from `reward`."""
 
     @property
     def usable(self) -> Array:

@@ -366,7 +366,13 @@ class HighBreakdown(critic.RemovingCritic):
         far = state_outlyingness(batch.seen_state, usable) if trusted is None else xp.where(trusted, 0.0, xp.inf)
         base = batch.features[..., : batch.state.shape[-1] + 1]
         taken = [usable & (batch.action == code) for code in range(batch.actions)]
-        share, narrowest = _reward_outlyingness(base, batch.reward, taken, usable & (far <= 1))
+        inside = usable & (far <= 1)
+        rewards = batch.reward
+        if batch.logged is not None:
+            # Without what was subtracted, few values are many, and next to each other.
+            alone = has_few_values(batch.logged, inside, FEW_VALUED_REWARD)
+            rewards = xp.where(alone[:, None], batch.logged, rewards)
+        share, narrowest = _reward_outlyingness(base, rewards, taken, inside)
         weights = xp.where(usable & (far <= reach) & (share <= reach), batch.weights, 0.0)
         last = critic.fit_ridge(batch.features, batch.reward, weights, penalty=batch.penalty, arms=batch.arms)
         return replace(last, threshold=(reach * narrowest) ** 2, n_iter=FITS * last.n_iter)

@@ -9,7 +9,7 @@ decision point only if both keep it. For the pooled judgement everybody's values
 those of variables that take few values.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -276,6 +276,7 @@ class HorizonTask:
         logs = self.logs
         engine = self.engine
         states, rewards = centre_people(logs, self.outcome) if centred else (logs.state, self.outcome)
+        logged = centre_people(logs, logs.outcome)[1] if centred else logs.outcome
         seen = engine.to_device(np.maximum(self.critic_sees, self.policy_sees))
         judgement = self._trust_all(pooling)
         # Row −1, which stands for padding, is one more than there are.
@@ -298,6 +299,8 @@ class HorizonTask:
             scaling = self.units.measure(state, reward, row_weights)
             penalty = self.units.penalise_critic(scaling, JUDGING_PENALTY, actions=logs.actions, intercept=True)
             batch = Batch(features, state, action, reward, row_weights, logs.actions, penalty, trusted=believed)
+            if self.offset is not None:
+                batch = replace(batch, logged=engine.to_device(np.where(usable, logged[rows], 0.0)))
             fit = self.critic.fit(batch)
             weights[rows] = engine.to_numpy(fit.weights)
             judgement.threshold[fits] = engine.to_numpy(fit.threshold)
