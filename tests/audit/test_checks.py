@@ -409,6 +409,26 @@ def test_habituation_is_found_and_the_remedy_named(steady):
     assert "look people change" in told and "forgetting = 0.967" in told
 
 
+def test_effects_that_change_for_everybody_allow_for_it_and_not_for_individual_changes():
+    rng = np.random.default_rng(5)
+    state = rng.standard_normal((30, 200, 1))
+    action = rng.integers(0, 2, (30, 200))
+    noise = rng.standard_normal((30, 200)) + state[..., 0]
+    fading = noise + action * np.linspace(1.5, 0, 200)
+    walking = fading + 0.15 * rng.standard_normal((30, 200)).cumsum(axis=1)
+    pooling = {"name": "partial", "time": "smooth"}
+    checks = []
+    for outcome in (fading, walking):
+        logs = sf.Trajectories.from_arrays(state, action, outcome)
+        checks.append(sf.audit.audit(sf.method("ts", pooling=pooling).fit(logs)).check("people change"))
+    followed, individual = checks
+    assert (followed.verdict, followed.remedy) == ("fine", "")
+    assert "The fit allows for this" in followed.reason
+    assert followed.numbers["effect_p_value"] < 0.001 < followed.numbers["wandering_p_value"]
+    assert individual.verdict == "look"
+    assert "write [method] random_walk = 'estimate' instead of time_effects" in individual.remedy
+
+
 @pytest.mark.parametrize(("step", "verdict"), [(0.0, "look"), (0.05, "fine")])
 def test_a_random_walk_allows_for_it_unless_it_stands_still(steady, step, verdict):
     faded = fade(steady, np.array([0, 0, 0, 0, -5000.0, 0, 0, 0]))

@@ -316,14 +316,26 @@ def check_drift(measures: Measures, effect: Interval) -> Check:
     `effect` is the mean effect of sending in the fit under audit."""
     fitted = measures.fitted
     logs = fitted.logs_
-    change = find_change(logs, measures.used & ~measures.removed, fitted.critic_sees_)
+    counted = measures.used & ~measures.removed
+    change = find_change(logs, counted, fitted.critic_sees_)
+    shared = None if fitted.joint_ is None else fitted.joint_.shared
+    together = fitted.pooling_.changes_together
+    if together and shared is not None:
+        # A change that all have in common looks like a walk in each person.
+        unshared = find_change(logs.with_values(outcome=logs.outcome - shared.offset), counted, fitted.critic_sees_)
+        change = replace(
+            change,
+            wandering_people=unshared.wandering_people,
+            wandering_p_value=unshared.wandering_p_value,
+            wandering_largest=unshared.wandering_largest,
+        )
     names = ("people", "effect_p_value", "p_value", "wandering_people", "wandering_p_value")
     numbers = {name: getattr(change, name) for name in names} | {"effect_change": change.effect_change._asdict()}
     line = change.p_value < ALIKE
     alike = line or change.effect_p_value < ALIKE
     wander = change.wandering_p_value < WANDERING
     walks = fitted.posterior_ is not None and bool(fitted.posterior_.walk)
-    follows = fitted.forgetting < 1 or walks or (fitted.pooling_.changes_together and not wander)
+    follows = fitted.forgetting < 1 or walks or (together and not wander)
     verdict = "look" if change.can_tell and (alike or wander) and not follows else "fine"
     # An effect that fades to nothing is twice its mean at first; where the interval holds that, it would not be noticed.
     study = change.points / PER
@@ -332,7 +344,7 @@ def check_drift(measures: Measures, effect: Interval) -> Check:
         f"that of '{feature}' under '{action}'"
         for action, feature in critic_feature_names(logs.state_names, logs.action_names)
     ]
-    context = {"change": change, "line": line, "alike": alike, "wander": wander, "hidden": hidden}
+    context = {"change": change, "line": line, "alike": alike, "wander": wander, "hidden": hidden, "together": together}
     return _conclude(
         "people change",
         verdict,
