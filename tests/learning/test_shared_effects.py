@@ -220,6 +220,20 @@ def test_people_who_do_not_differ_have_policies_that_differ_in_time_alone():
     assert abs(coef[0] - coef[1]).max() > 0.1
 
 
+@pytest.mark.parametrize(("name", "horizon"), [("ts", "immediate"), ("accb", "immediate"), ("ts", "long-run")])
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+def test_people_with_few_outcomes_have_the_effect_of_their_time(name, horizon):
+    """A prompt that helps at first harms in the end; of the first two participants hardly an outcome is known."""
+    logs, _ = draw_logs(fading=False)
+    change = 4 * logs.action * logs.time / 40
+    unknown = (logs.participant == 0) | ((logs.participant == 1) & (logs.time % 20 > 0))
+    logs = logs.with_values(outcome=np.where(unknown, np.nan, logs.outcome - change))
+    fitted = sf.method(name, pooling={"name": "partial", "time": "smooth"}, horizon=horizon).fit(logs)
+    sent = fitted.policies_.probabilities([0, 1, 2, 999], np.zeros((4, 1)))[:, 1]
+    assert (sent[:3] < 0.3).all()
+    assert sent[3] > 0.7
+
+
 @pytest.mark.parametrize("parts", [SMOOTH, {"pooling": "partial"}, {"pooling": "all", "baseline": "smooth"}])
 def test_an_update_equals_a_fit_to_all(parts):
     logs, _ = draw_logs(people=10)

@@ -431,10 +431,9 @@ class Method(Shown):
         )
         if joint is not None and joint.anybody is not None:
             few = np.bincount(cleaned.participant_index[cleaned.usable], minlength=len(participants)) < features
-            ((fits, rows),) = cleaned.one_block()
+            ((_, rows),) = cleaned.one_block()
             batch = self.make_batch(cleaned, rows, discount, centre, device)
-            anybody = self.fit_batch(batch, joint.anybody.restrict(fits, rows, device))[1].map(device.to_numpy)[0]
-            policies = policies.with_anybody(anybody, instead_of=few)
+            policies = self._serve_anybody(policies, joint, joint.anybody, few, batch, rows, device)
         fitted = Fitted(
             logs=cleaned,
             critic=self.critic,
@@ -461,6 +460,31 @@ class Method(Shown):
         if troubles.any():
             warn_of_troubles(participants, troubles, logs, features, self.pooling)
         return self
+
+    def _serve_anybody(
+        self,
+        policies: Policies,
+        joint: JointFit,
+        of_anybody: JointFit,
+        few: NDArray[np.bool_],
+        batch: Batch,
+        rows: NDArray[np.int64],
+        device: Engine,
+    ) -> Policies:
+        """The policies with one for anybody else, and others for people with few decision points; `batch` has all rows."""
+
+        def learn_rule(fit: JointFit, position: int) -> DecisionRule:
+            return self.fit_batch(batch, fit.restrict(np.array([position]), rows, device))[1].map(device.to_numpy)
+
+        anybody = learn_rule(of_anybody, 0)[0]
+        if not self.pooling.changes_together:
+            return policies.with_anybody(anybody, instead_of=few)
+        # They are further in the study than somebody new, and effects have changed since.
+        rules = [policies.rule, *(learn_rule(joint, position) for position in np.flatnonzero(few).tolist())]
+        positions = np.arange(len(few))
+        positions[few] = len(few) + np.arange(few.sum())
+        of_people = replace(policies, rule=policies.rule.join(rules, np.concatenate)[positions])
+        return of_people.with_anybody(anybody, instead_of=np.zeros_like(few))
 
     def _choose_parts(self, choice: Choice, logs: Trajectories, engine: str) -> ChosenParts:
         def fit_parts(parameters: Mapping[str, Any], chosen_logs: Trajectories) -> Fitted:

@@ -134,7 +134,7 @@ def test_policies_for_anybody_are_saved_and_loaded(logs, tmp_path):
 
 
 def test_who_has_no_outcomes_is_served_like_somebody_new(logs):
-    with pytest.warns(FitWarning, match="participant 4: no usable decision point, so the policy is the one for anybody"):
+    with pytest.warns(FitWarning, match="participant 4: no usable decision point, so the policy is the population's"):
         found = fit(change(logs, logs.participant_index == 4, outcome=np.nan))
     assert_allclose(found.posterior_.mean[4], found.posterior_.population)
     assert_allclose(found.posterior_.covariance[4], found.posterior_.new_covariance)

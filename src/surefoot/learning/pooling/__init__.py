@@ -168,8 +168,8 @@ class Partial(Person):
     )
     for_whom: ClassVar[str] = "per participant, drawn towards everybody's"
     estimates: ClassVar[str] = "Population"
-    without_points: ClassVar[str] = "so the policy is the one for anybody"
-    few_points: ClassVar[str] = "the policy is the one for anybody"
+    without_points: ClassVar[str] = "so the policy is the population's"
+    few_points: ClassVar[str] = "the policy is the population's"
     correlated_differences: bool = False
     """Whether people's coefficients may differ together; of few people that cannot be told."""
     random_walk: float | str | None = None
