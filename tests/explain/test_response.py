@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import surefoot as sf
 from surefoot.data.column_kinds import Category, Number, YesNo
 from surefoot.explain import explain, page, response
-from surefoot.explain.response import REFERENCE, find_variables, measure_importances
+from surefoot.explain.response import REFERENCE, find_effect_courses, find_variables, measure_importances
 from surefoot.policies.rules import Boltzmann
 from tests.studies import many
 
@@ -347,3 +347,15 @@ def test_coefficients_of_an_effect_that_reverses_are_those_of_the_policy():
     assert explained.disagreements == ()
     (people, *_) = dict(explained.card().sections)["How people differ"]
     assert "for the population at a participant's first decision point; standard deviation" in people
+
+
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+@pytest.mark.parametrize("seed", range(8))
+def test_bands_of_three_decision_points_are_numbers(seed):
+    """A variance that is zero is not less than zero by rounding."""
+    rng = np.random.default_rng(seed)
+    state = rng.standard_normal((1, 3, 2))
+    outcome = state.sum(axis=2) + rng.standard_normal((1, 3))
+    logs = sf.Trajectories.from_arrays(state, [[1, 1, 1]], outcome)
+    for course in find_effect_courses(sf.method("ts", pooling="partial", time="smooth", baseline="smooth").fit(logs)):
+        assert np.isfinite([course.low, course.high]).all()

@@ -146,7 +146,7 @@ def _estimate_population(fitted: Method, posterior: Posterior, present: NDArray[
         # A mean over decision points varies at most as much as they do on average.
         variances[effects] = np.diagonal(changing.effect_covariance[following], axis1=1, axis2=2).mean(axis=0)
     degrees = max(len(present) - 1, 1)
-    errors = np.sqrt(variances).tolist()
+    errors = np.sqrt(np.maximum(variances, 0.0)).tolist()
     return [t_interval(value, error, degrees) for value, error in zip(values.tolist(), errors, strict=True)]
 
 

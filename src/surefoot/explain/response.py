@@ -437,9 +437,10 @@ def find_effect_courses(fitted: Method) -> tuple[EffectCourse, ...]:
     for code in range(1, logs.actions):
         block = slice((code - 1) * len(features), code * len(features))
         effect = changing.effect_mean[:, block] @ features
-        variance = features @ changing.effect_covariance[:, block, block] @ features
+        # Of few decision points a variance may be zero, but for rounding.
+        variance = np.maximum(features @ changing.effect_covariance[:, block, block] @ features, 0.0)
         half = t_quantile(degrees) * np.sqrt(variance)
-        error = float(np.sqrt(features @ changing.covariance[-1, block, block] @ features))
+        error = float(np.sqrt(max(features @ changing.covariance[-1, block, block] @ features, 0.0)))
         courses.append(
             EffectCourse(
                 action=logs.action_names[code],
