@@ -155,6 +155,7 @@ SMOOTH: dict[str, Any] = {"pooling": {"name": "partial", "time": "smooth"}, "bas
 """Partial pooling, effects that change for everybody, and a baseline of any shape."""
 OURS: dict[str, Contestant] = {
     "recommended": lambda cell, simulator, seed: Recommended(len(simulator.action_names)),
+    "ts, all": ours("ts", pooling="all"),
     "ts, partial": ours("ts", pooling="partial"),
     "hb-ts, partial": ours("hb-ts", pooling="partial"),
     "ts, smooth": ours("ts", **SMOOTH),

@@ -429,11 +429,8 @@ class Method(Shown):
             logs.state_names,
             training=KnownTraining(logs.participants, logs.participant_index, logs.time, logs.order),
         )
-        if joint is not None and joint.anybody is not None:
-            few = np.bincount(cleaned.participant_index[cleaned.usable], minlength=len(participants)) < features
-            ((_, rows),) = cleaned.one_block()
-            batch = self.make_batch(cleaned, rows, discount, centre, device)
-            policies = self._serve_anybody(policies, joint, joint.anybody, few, batch, rows, device)
+        if joint is not None:
+            policies = self._serve_anybody(policies, joint, cleaned, discount, centre, device)
         fitted = Fitted(
             logs=cleaned,
             critic=self.critic,
@@ -465,26 +462,32 @@ class Method(Shown):
         self,
         policies: Policies,
         joint: JointFit,
-        of_anybody: JointFit,
-        few: NDArray[np.bool_],
-        batch: Batch,
-        rows: NDArray[np.int64],
+        logs: Trajectories,
+        discount: NDArray[np.float64],
+        centre: NDArray[np.float64] | None,
         device: Engine,
     ) -> Policies:
-        """The policies with one for anybody else, and others for people with few decision points; `batch` has all rows."""
+        """The policies with one for anybody else, and others for people with fewer usable decision points than features."""
+        if joint.anybody is None:
+            return policies
+        ((_, rows),) = logs.one_block()
+        batch = self.make_batch(logs, rows, discount, centre, device)
+        features = (self.list_seen(logs.state_names)[0].sum() + 1) * logs.actions
+        few = np.bincount(logs.participant_index[logs.usable], minlength=len(logs.participants)) < features
 
         def learn_rule(fit: JointFit, position: int) -> DecisionRule:
             return self.fit_batch(batch, fit.restrict(np.array([position]), rows, device))[1].map(device.to_numpy)
 
-        anybody = learn_rule(of_anybody, 0)[0]
+        anybody = learn_rule(joint.anybody, 0)[0]
         if not self.pooling.changes_together:
             return policies.with_anybody(anybody, instead_of=few)
-        # They are further in the study than somebody new, and effects have changed since.
-        rules = [policies.rule, *(learn_rule(joint, position) for position in np.flatnonzero(few).tolist())]
+        # Who has begun is further in the study than somebody new, and effects have changed since.
+        begun = few & (np.diff(logs.starts) > 0)
+        rules = [policies.rule, *(learn_rule(joint, position) for position in np.flatnonzero(begun).tolist())]
         positions = np.arange(len(few))
-        positions[few] = len(few) + np.arange(few.sum())
+        positions[begun] = len(few) + np.arange(begun.sum())
         of_people = replace(policies, rule=policies.rule.join(rules, np.concatenate)[positions])
-        return of_people.with_anybody(anybody, instead_of=np.zeros_like(few))
+        return of_people.with_anybody(anybody, instead_of=few & ~begun)
 
     def _choose_parts(self, choice: Choice, logs: Trajectories, engine: str) -> ChosenParts:
         def fit_parts(parameters: Mapping[str, Any], chosen_logs: Trajectories) -> Fitted:
