@@ -2,8 +2,9 @@
 
     python -m benchmarks.time_effects
 
-writes `time_effects.json`: the coverage of the 95 % band of γ_t, over all t and both coefficients of the effect, where the
-effect walks by 0.5 (0.15, 0.05, 0) noise standard deviations between two of 13 knots, and its slope by half of that.
+writes `time_effects.json`: the coverage of the 95 % bands of γ_t and of the population's effect θ + γ_t, over all t and both
+coefficients of the effect. The effect walks by 0.5 (0.15, 0.05, 0) noise standard deviations between two of 13 knots,
+and its slope by half of that.
 """
 
 import json
@@ -18,6 +19,8 @@ from surefoot.data.trajectories import Trajectories
 from surefoot.errors import FitWarning
 
 STUDIES = 400
+EFFECT = np.array([1.0, 0.5])
+"""θ, on [1, s]."""
 STEPS = {"large": 0.5, "small": 0.15, "tiny": 0.05, "none": 0.0}
 """Standard deviation of a step of the effect's intercept."""
 
@@ -31,7 +34,7 @@ def draw_study(seed: int, step: float, people: int = 30, points: int = 60) -> tu
     knots = np.vstack([np.zeros((1, 2)), walk])
     time = np.arange(points + 1) * 12 / points
     change = np.stack([np.interp(time, np.arange(13), knots[:, column]) for column in (0, 1)], axis=1)
-    effect = 1 + change[:points, 0] + (0.5 + change[:points, 1]) * state[..., 0]
+    effect = EFFECT[0] + change[:points, 0] + (EFFECT[1] + change[:points, 1]) * state[..., 0]
     effect = effect + 0.3 * rng.standard_normal((people, 1))
     outcome = 2 * np.sin(2 * state[..., 0]) + action * effect + rng.standard_normal((people, 1))
     outcome = outcome + rng.standard_normal((people, points))
@@ -39,27 +42,36 @@ def draw_study(seed: int, step: float, people: int = 30, points: int = 60) -> tu
     return logs, change
 
 
-def measure_coverage(seed: int, step: float) -> float:
-    """The share of (t, coefficient) at which the band holds the truth."""
+def measure_coverage(seed: int, step: float) -> tuple[float, float]:
+    """The share of (t, coefficient) at which the bands of γ_t and of θ + γ_t hold the truth."""
     logs, change = draw_study(seed, step)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         effects = sf.method("ts", pooling="partial", time="smooth", baseline="smooth").fit(logs).time_effects_
     if effects is None:
         raise RuntimeError("the fit has no time effects")
-    error = np.sqrt(np.diagonal(effects.covariance, axis1=1, axis2=2))
-    return float((np.abs(effects.mean - change) <= 1.959964 * error)[1:].mean())
+
+    def find_share(error: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:
+        half = 1.959964 * np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        return float((np.abs(error) <= half).mean())
+
+    return (
+        find_share((effects.mean - change)[1:], effects.covariance[1:]),
+        find_share(effects.effect_mean - EFFECT - change, effects.effect_covariance),
+    )
 
 
 def main() -> None:
     results = {}
     for name, step in STEPS.items():
-        shares = [measure_coverage(1000 + seed, step) for seed in range(STUDIES)]
-        error = np.std(shares, ddof=1) / STUDIES**0.5
+        shares = np.array([measure_coverage(1000 + seed, step) for seed in range(STUDIES)])
+        error = shares.std(axis=0, ddof=1) / STUDIES**0.5
         results[name] = {
             "step": step,
-            "coverage": round(float(np.mean(shares)), 4),
-            "standard_error": round(float(error), 4),
+            **{
+                band: {"coverage": round(float(mean), 4), "standard_error": round(float(of_mean), 4)}
+                for band, mean, of_mean in zip(("change", "effect"), shares.mean(axis=0), error, strict=True)
+            },
         }
         print(name, results[name], flush=True)
     Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=2) + "\n")
