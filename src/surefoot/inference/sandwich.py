@@ -71,7 +71,10 @@ def compute_influences(
     sandwich = Sandwich(fitted)
     people = len(sandwich.starts)
     if people < 2:
-        raise InputError("the sandwich needs at least 2 people with usable decision points")
+        raise InputError(
+            "intervals of one fit to everybody need at least 2 people with usable decision points; with one, use "
+            "pooling = 'person'"
+        )
     policy_features = int(fitted.policy_sees_.sum()) + 1
     actor = fitted.rule if with_policy and isinstance(fitted.rule, Actor) else None
     if takes_refits(fitted) and not analytic:

@@ -150,6 +150,10 @@ def name_people(participants: NDArray[Any]) -> str:
     return f"participant {names}{others}"
 
 
+CONSTANT = 1e-5
+"""Of a state that varies by less than this share of its size, joint fits lose all to rounding."""
+
+
 def find_troubles(batch: Batch, weights: Array, features: int) -> Array:
     """Which people have which of the troubles that `warn_of_troubles` describes, (people, troubles); `weights` are the
     critic's."""
@@ -158,8 +162,10 @@ def find_troubles(batch: Batch, weights: Array, features: int) -> Array:
     total = xp.sum(batch.usable, axis=1)
     troubles = [total == 0, (total > 0) & (total < features)]
     first = xp.argmax(batch.usable, axis=1)[:, None]
-    for values in (batch.reward, *(batch.state[..., j] for j in range(batch.state.shape[-1]))):
-        varies = xp.any(present & (values != xp.take_along_axis(values, first, axis=1)), axis=1)
+    columns = [(batch.reward, 0.0), *((batch.state[..., j], CONSTANT) for j in range(batch.state.shape[-1]))]
+    for values, share in columns:
+        before = xp.take_along_axis(values, first, axis=1)
+        varies = xp.any(present & (xp.abs(values - before) > share * xp.abs(before)), axis=1)
         troubles.append((total > 1) & ~varies)
     for code in range(batch.actions):
         taken = present & (batch.action == code)

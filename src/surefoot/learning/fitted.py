@@ -183,7 +183,11 @@ def warn_of_troubles(
         f"no usable decision point, {pooling.without_points}",
         f"fewer usable decision points than the critic's {features} features; {pooling.few_points}",
         "the outcome never changes, so no effect can be learned; what was removed as an outlier means nothing",
-        *(f"state '{name}' never changes, so its effect cannot be told from the intercept" for name in logs.state_names),
+        *(
+            f"state '{name}' never changes, or by less than a hundred-thousandth of its size, so its effect cannot be told "
+            "from the intercept; if it changes, subtract a constant from it"
+            for name in logs.state_names
+        ),
     ]
     for name in logs.action_names:
         texts.append(f"action '{name}' never occurs at a usable decision point; its effect is a guess")

@@ -204,6 +204,11 @@ def test_a_state_that_nobody_varies_gets_no_coefficient(logs):
     assert_allclose(found.critic_coef_[:, 2], 0, atol=1e-6)
 
 
+def test_a_state_far_from_zero_is_named(logs):
+    with pytest.warns(FitWarning, match="state 'fatigue' never changes, or by less than a hundred-thousandth of its size"):
+        fit(logs.with_values(state=logs.state + np.array([0.0, 0.0, 1e9])))
+
+
 def test_variables_that_the_critic_does_not_see_have_no_coefficient(logs):
     found = fit(logs, critic_variables=("weather", "fatigue"))
     assert_allclose(found.critic_coef_[:, [2, 6]], 0, atol=1e-9)
