@@ -14,7 +14,7 @@ from surefoot.service.database import databases
 from surefoot.service.trial.trial import open_trial
 from surefoot.study import Study
 from tests.service.support.client import Client
-from tests.service.support.postgres import binaries, cluster
+from tests.service.support.postgres import binaries, cluster, memory_folder
 from tests.service.support.quick_disk import quick_disk  # noqa: F401 - a fixture
 from tests.service.support.trials import STUDY
 
@@ -39,8 +39,8 @@ def postgres():
     folder = binaries()
     if folder is None:
         pytest.skip("no PostgreSQL: install it (apt-get install postgresql) or set SUREFOOT_TEST_POSTGRES to a server's URL")
-    # No test takes the machine's power away.
-    with cluster(folder, ("fsync=off", "full_page_writes=off")) as url:
+    # No test takes the machine's power away. Most of the time of a new database is the making of its 300 files.
+    with cluster(folder, ("fsync=off", "full_page_writes=off", "max_wal_size=64MB"), memory_folder()) as url:
         yield url
 
 

@@ -31,10 +31,19 @@ def as_server(command):
     return ["runuser", "-u", "postgres", "--", *command] if os.geteuid() == 0 else command
 
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of the system, in which mkdtemp makes one of its own
+ENOUGH_MEMORY = 2**30
+
+
+def memory_folder():
+    """Where files are kept in memory; None where there is no such place or too little of it, as in many containers."""
+    return MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY else None
+
+
 @contextmanager
-def cluster(folder, settings=()):
-    """The URL of a fresh cluster with these settings, without a database name."""
-    home = Path(tempfile.mkdtemp(prefix="surefoot-pg-"))
+def cluster(folder, settings=(), parent=None):
+    """The URL of a fresh cluster with these settings in a folder of `parent`, without a database name."""
+    home = Path(tempfile.mkdtemp(prefix="surefoot-pg-", dir=parent))
     data, port = home / "data", free_port()
     if os.geteuid() == 0:
         server = pwd.getpwnam("postgres")
