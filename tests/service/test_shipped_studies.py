@@ -12,6 +12,7 @@ from surefoot.errors import InputError
 from surefoot.service import access
 from surefoot.service.app import create_app
 from surefoot.service.database import databases
+from surefoot.service.operations import encrypted_files
 from surefoot.service.operations.backup import PASSPHRASE
 from surefoot.service.operations.qualification import qualify
 from surefoot.service.trial.trial import check_servable, open_trial
@@ -106,6 +107,7 @@ def test_a_study_with_the_documented_trial_section_qualifies(write, url, tmp_pat
     settings = tuple(setting for setting in databases.PRAGMAS if setting != "synchronous = OFF")
     monkeypatch.setattr(databases, "PRAGMAS", settings)
     monkeypatch.setenv(PASSPHRASE, "four plain words here")
+    monkeypatch.setattr(encrypted_files, "WORK", 8)
     text = write(tmp_path).replace("warm_up_decision_points = 42", "warm_up_decision_points = 10")
     path = tmp_path / "study.toml"
     path.write_text(text)
