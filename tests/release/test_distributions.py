@@ -96,7 +96,8 @@ def alone(dist, tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
     environment = folder / "environment"
     run(sys.executable, "-m", "venv", "--without-pip", environment)
-    options = {"cwd": folder, "env": {"PATH": f"{environment / 'bin'}:/usr/bin:/bin", "HOME": str(folder)}}
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+    options = {"cwd": folder, "env": {"PATH": f"{environment / 'bin'}:/usr/bin:/bin", "HOME": str(folder), **threads}}
     pip = [sys.executable, "-m", "pip", "--python", environment / "bin/python"]
     run(*pip, "install", "--no-deps", "--no-index", "--no-compile", dist / f"{NAME}-py3-none-any.whl", **options)
     (packages,) = (environment / "lib").glob("python*/site-packages")
