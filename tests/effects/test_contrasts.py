@@ -73,7 +73,7 @@ def test_the_report_shows_all_pairs_with_intervals_that_hold_together():
 def test_all_intervals_cover_together_in_simulated_trials():
     """With four actions and no effect, all six pairs cover 0 in about 95 % of trials; single intervals do not."""
     rng = np.random.default_rng(0)
-    people, points, trials = 25, 12, 400
+    people, points, trials = 25, 12, 200
     asked = {"participant": "person", "time": "t", "outcome": "y", "treatment": "sent", "probability": ["p"] * 3}
     base = {"person": np.repeat(np.arange(people), points), "t": np.tile(np.arange(points), people)}
     covered = {"together": 0, "alone": 0}

@@ -65,7 +65,7 @@ def test_days_that_are_missing_or_few_give_a_straight_line():
 def test_bands_cover_a_known_curve():
     pointwise = []
     together = []
-    for seed in range(40):
+    for seed in range(20):
         frame = make_trial(500 + seed, people=40, effect=0.0)
         day = frame["t"].to_numpy(float)
         frame["y"] += frame["sent"] * (np.sin(np.pi * day / 19) - 0.5 * frame["home"])
