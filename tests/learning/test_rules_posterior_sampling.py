@@ -98,6 +98,16 @@ def test_an_action_that_nobody_has_tried_is_as_uncertain_as_with_one_fit_to_ever
     assert_allclose(joint.probabilities([999] * 2, state), expected, atol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
+@pytest.mark.parametrize("constant", [0.1, 1.7e9])
+def test_a_constant_state_does_not_change_what_is_not_known_of_an_untried_action(constant):
+    never = sf.simulators.HeartSteps(participants=5).collect(sf.policies.never(2), decision_points=40, seed=0)
+    constants = np.append(never.state[:, :2], np.full((len(never), 1), constant), axis=1)
+    fitted = sf.method("ts", pooling="partial").fit(never.with_values(state=constants))
+    assert_allclose(fitted.policies_.probabilities([0, 999], constants[:2]), 0.5)
+    assert np.abs(fitted.posterior_.population_covariance).max() < 1e6 * fitted.posterior_.noise
+
+
 @pytest.mark.parametrize("parameters", POOLED[1:])
 @pytest.mark.parametrize("points", [1, 2, 3])
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")

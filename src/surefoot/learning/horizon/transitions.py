@@ -194,12 +194,11 @@ class HorizonTask:
 
     @property
     def prior_variance(self) -> Floats:
-        """Of every coefficient before any decision point, in σ²: 1/ζ, and 1/ζ_c for intercepts, which the penalty may leave
-        free. Variables that the critic does not see have no effect, and that is certain."""
-        penalty = np.where(self.penalty > 0, self.penalty, self.critic_penalty)
-        seen = np.tile(np.append(1.0, self.critic_sees), self.logs.actions)
-        seen = np.append(seen, np.ones(self.nuisances.shape[1]))
-        return np.where(penalty > 0, seen / np.where(penalty > 0, penalty, 1.0), 0.0)
+        """Of the coefficients of every action before any decision point, in σ², (actions, features of each): 1/ζ, and 1/ζ_c
+        for intercepts, which the penalty may leave free."""
+        penalty = self.penalty[: len(self.penalty) - self.nuisances.shape[1]]
+        penalty = np.where(penalty > 0, penalty, self.critic_penalty).reshape(self.logs.actions, -1)
+        return np.where(penalty > 0, 1 / np.where(penalty > 0, penalty, 1.0), 0.0)
 
     def blocks(self) -> list[Block]:
         """People and their rows, in blocks that fit into memory."""

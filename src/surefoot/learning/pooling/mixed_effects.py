@@ -200,16 +200,19 @@ class Posterior:
         return self.spread + self.population_covariance
 
     def admit_ignorance(self, prior_variance: Array) -> Posterior:
-        """With the prior variance of coefficients that no decision point informs, (d,) in σ², instead of none.
+        """With the prior variance of actions that nobody has been sent, (actions, features of each) in σ², instead of none.
 
-        An action that nobody has been sent yet is as likely good as bad: without a variance its effect would be surely 0.
+        Such an action is as likely good as bad: without a variance its effect would be surely 0. A state that is constant
+        stays without an effect.
         """
         likelihood = self.likelihood
-        informed = likelihood.informed[: len(prior_variance)]
+        size = prior_variance.size
+        informed = likelihood.informed[:size].reshape(prior_variance.shape)
+        unknown = ~informed[:, :1] & informed[0]
         if likelihood.prior is not None:
-            informed = informed | (np.diagonal(likelihood.prior) > 0)
-        unknown = np.where(informed, 0.0, self.noise * prior_variance)
-        covariance = likelihood.basis * unknown @ likelihood.basis.T
+            unknown = unknown & ~(np.diagonal(likelihood.prior)[:size] > 0).reshape(unknown.shape)
+        basis = likelihood.basis[:, :size]
+        covariance = basis * (self.noise * np.where(unknown, prior_variance, 0.0)).ravel() @ basis.T
         return replace(
             self,
             population_covariance=self.population_covariance + covariance,
