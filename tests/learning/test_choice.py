@@ -117,7 +117,8 @@ def test_the_fit_is_that_of_a_method_with_the_chosen_parts():
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_units_change_no_choice():
-    logs = heart_steps(20, 80, spread=2.0)
+    # With other people, a residual may lie so close to the critic's limit that rounding decides.
+    logs = heart_steps(20, 80, spread=2.0, seed=1)
     state = logs.state * np.array([3.6e6, 1e-3, 1.8]) + np.array([0.0, 0.0, 32.0])
     other = logs.with_values(state=state, outcome=logs.outcome / 3600 + 273.15)
     chosen, again = (sf.method("recommended").fit(data).chosen_.comparisons for data in (logs, other))

@@ -41,7 +41,22 @@ def test_time_is_counted_from_everybodys_first_decision_point():
     time = StudyTime.of_logs(logs, most=2)
     assert time.position[logs.participant_index == 0].tolist() == [0.0, 1.0]
     assert time.following.tolist() == [2.0, 4.0]
-    assert_allclose(time.ramps(time.following), [[1, 0], [1, 1]])
+    assert time.knots.tolist() == [0.0, 1.0, 4.0]
+    assert_allclose(time.ramps(time.following), [[1, 1 / 3], [1, 1]])
+    assert_allclose(time.widths**2, [0.5, 1.5])
+
+
+@pytest.mark.parametrize("longest", [1, 2, 5, 16, 17, 60, 1000])
+def test_intervals_grow_and_end_at_the_last_decision_point(longest):
+    time = StudyTime.of_logs(Trajectories.from_arrays(np.zeros((1, longest, 1)), *np.zeros((2, 1, longest))))
+    assert time.knots[[0, -1]].tolist() == [0.0, longest]
+    assert time.intervals <= min(16, longest)
+    lengths = np.diff(time.knots)
+    assert (lengths >= 1).all()
+    if longest == 1000:
+        # 1 + 5 u is multiplied by the same number from one knot to the next.
+        assert time.intervals == 16
+        assert_allclose(np.diff(np.log(1 + 5 * time.knots / 1000)), np.log(6) / 16, rtol=0.02)
 
 
 def test_an_effect_that_fades_is_followed_to_the_next_decision_point():
@@ -60,7 +75,7 @@ def test_an_effect_that_fades_is_followed_to_the_next_decision_point():
 
 
 def test_probabilities_are_those_of_the_dense_posterior():
-    people, points, intervals = 6, 24, 12
+    people, points = 6, 24
     logs, _ = draw_logs(people, points)
     # The slope of the effect changes too, and the mean state is not zero.
     change = 3 * logs.action * logs.state[:, 0] * np.tile(np.arange(points), people) / points
@@ -76,19 +91,24 @@ def test_probabilities_are_those_of_the_dense_posterior():
     linear = np.column_stack([np.ones(len(logs)), state])
     curves = curves - linear @ np.linalg.lstsq(linear, curves)[0]
     centred = np.column_stack([action, action * (state - state.mean())])
-    time = np.tile(np.arange(points), people) * intervals / points
-    ramps = np.clip(time[:, None] - np.arange(intervals), 0, 1)
+    knots = np.unique(np.round(points * (6 ** (np.arange(17) / 16) - 1) / 5))
+    lengths = np.diff(knots)
+    intervals = len(lengths)
+    ramps = np.clip((np.tile(np.arange(points), people)[:, None] - knots[:-1]) / lengths, 0, 1)
     walks = (ramps[:, :, None] * centred[:, None, :]).reshape(len(logs), -1)
     # By their next decision point everybody has made every step; a slope at the mean state moves the intercept too.
     current = np.zeros((4, curves.shape[1] + walks.shape[1]))
     current[2:, curves.shape[1] :] = np.tile([[1.0, -state.mean()], [0.0, 1.0]], intervals)
     groups = np.append(np.zeros(curves.shape[1], dtype=int), np.tile([1, 2], intervals))
+    # At a steady pace a step's variance is proportional to its interval's length, at a slowing one to its inverse.
+    relative = (lengths / lengths.mean()) ** (1 - 2 * posterior.likelihood.pace)
+    paces = np.append(np.ones(curves.shape[1]), np.repeat(relative, 2))
     rows = [
         np.split(values, people)
         for values in (np.column_stack([linear, action, action * state]), np.hstack([curves, walks]), logs.outcome)
     ]
     _, _, _, mean, covariance = literal.solve_shared(
-        *rows, posterior.spread, posterior.shared.variances[groups], posterior.noise, [current] * people
+        *rows, posterior.spread, posterior.shared.variances[groups] * paces, posterior.noise, [current] * people
     )
     assert_allclose(fitted.critic_coef_, mean, rtol=1e-4, atol=1e-5)
     features = np.array([1.0, 0.8])
@@ -171,6 +191,20 @@ def test_the_band_holds_the_truth_where_effects_walk(step):
         assert (error > 0.01).all()
         shares.append((abs(effects.mean[1:, 0] - change[1:]) < 1.96 * error).mean())
     assert np.mean(shares) > 0.85
+
+
+@pytest.mark.parametrize(("size", "steep"), [(2, 6), (3, 10)])
+def test_the_band_holds_the_truth_where_prompts_wear_off_fast_at_first(size, steep):
+    """With intervals and steps that are alike over the whole study, these shares are 0.69 and 0.48."""
+    shares = []
+    for seed in range(12):
+        logs, _ = draw_logs(people=60, points=60, seed=seed, fading=False, curve=1.0)
+        change = size / (1 + steep * np.arange(61) / 60) - size
+        logs = logs.with_values(outcome=logs.outcome + logs.action * change[logs.time.astype(int)])
+        effects = sf.method("ts", **SMOOTH).fit(logs).time_effects_
+        error = np.sqrt(effects.covariance[1:, 0, 0])
+        shares.append((abs(effects.mean[1:, 0] - change[1:]) < 1.96 * error).mean())
+    assert np.mean(shares) > 0.8
 
 
 def test_the_band_of_the_effect_holds_the_truth_where_variances_are_uncertain():

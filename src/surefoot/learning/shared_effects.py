@@ -6,6 +6,11 @@
 from knot to knot of at most `MOST_INTERVALS` intervals, in independent steps N(0, diag σ_γ²) of the coefficients of centred
 states, and is linear in between. Each coefficient of the effect has a variance of its own, and the features of the baseline
 have one; all are estimated, and zero where nothing changes (`mixed_effects`).
+
+Intervals grow from the first to the last, because prompts often wear off fastest at the beginning. The likelihood chooses
+one of two paces. At a *steady* pace the variance of a step is σ_γ² times the length of its interval, relative to the mean
+length. At a *slowing* pace it is σ_γ² divided by that length. With u from 0 to 1 over the study, the variance per time then
+falls as 1 / (1 + (`GROWTH` − 1) u)².
 """
 
 from dataclasses import dataclass
@@ -28,10 +33,13 @@ from surefoot.learning.pooling.mixed_effects import (
     Posterior,
     SharedMoments,
     SharedPosterior,
+    search_spread,
 )
 
 Floats = NDArray[np.float64]
-MOST_INTERVALS = 12
+MOST_INTERVALS = 16
+GROWTH = 6.0
+"""Knots are equally spaced in log(1 + (`GROWTH` − 1) u), where u runs from 0 to 1 over the study."""
 FAR = 8.0
 """A standard deviation whose deviance is so much above the lowest has next to no weight."""
 NODES = 13
@@ -46,29 +54,42 @@ class StudyTime:
     """Of every row: how many logged decision points of the participant, available or not, come before it."""
     following: Floats
     """Of everybody's next decision point, (people,)."""
-    intervals: int
-    points: int
-    """Decision points in an interval."""
+    knots: Floats
+    """Times at which the walk's steps begin and end, from 0 on, (intervals + 1,)."""
 
     @classmethod
     def of_logs(cls, logs: Trajectories, most: int = MOST_INTERVALS) -> "StudyTime":
         """With at most so many intervals up to the last participant's next decision point.
 
         >>> logs = Trajectories.from_arrays(np.zeros((1, 5, 1)), np.ones((1, 5)), np.zeros((1, 5)))
-        >>> StudyTime.of_logs(logs, most=3).ramps(np.array([0.0, 1.0, 5.0]))
-        array([[0. , 0. , 0. ],
-               [0.5, 0. , 0. ],
-               [1. , 1. , 0.5]])
+        >>> time = StudyTime.of_logs(logs, most=2)
+        >>> time.knots
+        array([0., 1., 5.])
+        >>> time.ramps(np.array([0.0, 1.0, 2.0, 5.0]))
+        array([[0.  , 0.  ],
+               [1.  , 0.  ],
+               [1.  , 0.25],
+               [1.  , 1.  ]])
         """
         lengths = np.diff(logs.starts)
         position = lengths[logs.participant_index] - 1 - count_back(logs)
-        points = max(-(-int(lengths.max(initial=1)) // most), 1)
-        intervals = -(-int(lengths.max(initial=1)) // points)
-        return cls(position.astype(np.float64), lengths.astype(np.float64), intervals, points)
+        shares = (GROWTH ** (np.arange(most + 1) / most) - 1) / (GROWTH - 1)
+        knots = np.unique(np.round(shares * max(int(lengths.max(initial=1)), 1)))
+        return cls(position.astype(np.float64), lengths.astype(np.float64), knots)
+
+    @property
+    def intervals(self) -> int:
+        return len(self.knots) - 1
+
+    @property
+    def widths(self) -> Floats:
+        """Standard deviations of the steps at a steady pace, in multiples of σ_γ; at a slowing pace their inverses."""
+        lengths = np.diff(self.knots)
+        return np.asarray(np.sqrt(lengths / lengths.mean()))
 
     def ramps(self, time: Floats) -> Floats:
         """Which share of the walk's step in every interval has been made by then, (…, intervals)."""
-        return np.clip(np.asarray(time)[..., None] / self.points - np.arange(self.intervals), 0.0, 1.0)
+        return np.clip((np.asarray(time)[..., None] - self.knots[:-1]) / np.diff(self.knots), 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +142,15 @@ class SharedColumns:
         coefficients = np.arange(self.effects.stop - self.effects.start)
         return np.append(np.zeros(self.curves, dtype=np.int64), np.tile(coefficients + (self.curves > 0), steps))
 
+    @cached_property
+    def paces(self) -> Floats:
+        """Standard deviations of every column's coefficient at the paces among which the likelihood chooses, relative to
+        those at the first one, (paces, columns)."""
+        if self.time is None:
+            return np.ones((1, len(self.group)))
+        slowing = np.repeat(self.time.widths**-2, self.effects.stop - self.effects.start)
+        return np.stack([np.ones(len(self.group)), np.append(np.ones(self.curves), slowing)])
+
     def curve(self, state: Floats) -> Floats:
         """B(s), (…, columns): cosine and sine of the standardised state along every direction."""
         flat = self.scaling.standardise(state.reshape(1, -1, state.shape[-1]), self.sees)[0]
@@ -165,9 +195,9 @@ class SharedDesign:
     def of_moments(cls, columns: SharedColumns, raw: SharedMoments, moments: Moments, basis: Floats) -> "SharedDesign":
         """`raw` is of Z, and `basis` holds the coefficients of centred states in its columns, (d, d)."""
         curves = columns.curves
-        steps = 0 if columns.time is None else columns.time.intervals
         mixing = np.eye(len(raw.group))
-        mixing[curves:, curves:] = np.kron(np.eye(steps), basis[columns.effects, columns.effects])
+        if columns.time is not None:
+            mixing[curves:, curves:] = np.kron(np.diag(columns.time.widths), basis[columns.effects, columns.effects])
         # Of a state that is constant, rounding is left when its mean is subtracted.
         size = np.diagonal(mixing.T @ raw.gram @ mixing)
         mixing *= size > NOTHING * np.diagonal(np.abs(mixing.T) @ np.abs(raw.gram) @ np.abs(mixing))
@@ -203,9 +233,37 @@ class SharedDesign:
         return SharedFit(baseline, change, baseline + (features * change).sum(axis=1), self)
 
 
-def average_over_variances(posterior: Posterior, first: int) -> tuple[Floats, Floats]:
+def average_over_walks(posterior: Posterior, first: int) -> tuple[Floats, Floats]:
     """Mean and covariance of β and the shared columns' coefficients together, (d + columns,) and its square, with what is
-    not known of the variances of the groups from the first one on.
+    not known of the pace and of the variances of the groups from the first one on.
+
+    Both paces count, each by its restricted likelihood at its best variances.
+    """
+    likelihood = posterior.likelihood
+    start = posterior.ratios / np.where(likelihood.unit > 0, likelihood.unit, 1.0) ** 2
+    start = start.clip(LEAST, likelihood.most)
+    between_people = np.where(np.arange(len(start)) < likelihood.gram.shape[-1], start, np.nan)
+    points = [search_spread(paced, between_people, start)[0] for paced in likelihood.list_paces()]
+    weights = _weigh(np.array([point.deviance for point in points]))
+    averages = [_average_over_variances(point.posterior(1, True), first) for point in points]
+    means, covariances = map(np.array, zip(*averages, strict=True))
+    return _mix(weights, means, covariances)
+
+
+def _weigh(deviances: Floats) -> Floats:
+    """Shares of likelihoods, given as −2 log."""
+    weights = np.exp(-(deviances - deviances.min()) / 2)
+    return np.asarray(weights / weights.sum())
+
+
+def _mix(weights: Floats, means: Floats, covariances: Floats) -> tuple[Floats, Floats]:
+    """Mean and covariance of a mixture."""
+    mean = weights @ means
+    return mean, np.tensordot(weights, covariances, 1) + (weights[:, None] * (means - mean)).T @ (means - mean)
+
+
+def _average_over_variances(posterior: Posterior, first: int) -> tuple[Floats, Floats]:
+    """At the pace of this posterior, with what is not known of the variances of the groups from the first one on.
 
     A variance that is estimated as zero need not be zero. For one group after the other, with the other variances as they
     are, mean and covariance are those of the mixture over its standard deviation, whose prior is flat and whose likelihood
@@ -230,16 +288,15 @@ def average_over_variances(posterior: Posterior, first: int) -> tuple[Floats, Fl
         while at(upper).deviance - lowest < FAR and upper < MOST_SHARED**0.5:
             upper *= 1.5
         points = [at(root) for root in np.linspace(0.0, upper, NODES)]
-        deviances = np.array([point.deviance for point in points])
-        weights = np.exp(-(deviances - deviances.min()) / 2)
-        weights[[0, -1]] /= 2
-        weights /= weights.sum()
+        # By the trapezoid rule.
+        ends = 2 * np.log(2.0) * np.isin(np.arange(NODES), (0, NODES - 1))
+        weights = _weigh(np.array([point.deviance for point in points]) + ends)
         coefficients = [_join_coefficients(point.posterior(1, True)) for point in points]
         means, covariances = map(np.array, zip(*coefficients, strict=True))
-        middle = weights @ means
-        mean = mean + middle - fitted_mean
-        spread = (weights[:, None] * (means - middle)).T @ (means - middle)
-        covariance = covariance + spread / posterior.noise + np.tensordot(weights, covariances, 1) - fitted_covariance
+        noise = posterior.noise**0.5
+        middle, spread = _mix(weights, means / noise, covariances)
+        mean = mean + noise * middle - fitted_mean
+        covariance = covariance + spread - fitted_covariance
     return mean, posterior.noise * covariance
 
 
@@ -265,18 +322,19 @@ class TimeEffects:
     """θ + γ_t, of the population, as `mean`."""
     effect_covariance: Floats
     variances: Floats
-    """Of a step of the walk from knot to knot, (coefficients,), of centred states; zero where nothing changes."""
-    points: int
-    """Decision points between two knots."""
+    """σ_γ²: of a step of the walk over an interval of mean length, (coefficients,), of centred states; zero where nothing
+    changes."""
+    knots: Floats
+    """Times between which the curve is linear, from 0 on."""
 
     @classmethod
     def of_posterior(cls, design: SharedDesign, posterior: Posterior) -> "TimeEffects | None":
-        """With what is not known of the variances of the walk; None where effects do not change."""
+        """With what is not known of the walk's pace and variances; None where effects do not change."""
         columns = design.columns
         time = columns.time
         if posterior.shared is None or time is None:
             return None
-        mean, covariance = average_over_variances(posterior, first=int(columns.curves > 0))
+        mean, covariance = average_over_walks(posterior, first=int(columns.curves > 0))
         times = np.arange(int(time.following.max(initial=0)) + 1)
         d = len(design.removed)
         shift = (columns.shift(times.astype(np.float64), d) @ design.mixing)[:, columns.effects]
@@ -289,7 +347,7 @@ class TimeEffects:
             effect_mean=effect @ mean,
             effect_covariance=effect @ covariance @ np.swapaxes(effect, 1, 2),
             variances=posterior.shared.variances[int(columns.curves > 0) :],
-            points=time.points,
+            knots=time.knots,
         )
 
 

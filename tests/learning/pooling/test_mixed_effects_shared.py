@@ -9,6 +9,7 @@ from surefoot.learning.pooling.mixed_effects import LEAST, Likelihood, Moments, 
 from tests.reference import mixed_effects as literal
 
 GROUPS = np.array([0, 0, 0, 1, 1])
+PACES = np.array([[1.0, 1.0, 1.0, 1.0, 1.0], [1.0, 0.5, 0.1, 1.0, 3.0]])
 
 
 def draw_rows(seed, people=6, shared_effect=1.0):
@@ -24,7 +25,7 @@ def draw_rows(seed, people=6, shared_effect=1.0):
     return xs, zs, ys, rng.standard_normal((people, 2, 5))
 
 
-def gather(xs, zs, ys, currents):
+def gather(xs, zs, ys, currents, paces=PACES[:1]):
     moments = Moments(
         np.stack([x.T @ x for x in xs]),
         np.stack([(x.T @ y)[:, None] for x, y in zip(xs, ys, strict=True)]),
@@ -32,7 +33,7 @@ def gather(xs, zs, ys, currents):
     )
     z, y = np.concatenate(zs), np.concatenate(ys)
     between = np.stack([x.T @ z for x, z in zip(xs, zs, strict=True)])
-    return moments, SharedMoments(between, z.T @ z, (z.T @ y)[:, None], GROUPS, currents)
+    return moments, SharedMoments(between, z.T @ z, (z.T @ y)[:, None], GROUPS, currents, paces)
 
 
 def read_variances(point):
@@ -117,6 +118,40 @@ def test_variances_are_the_best_of_the_dense_likelihood_also_where_they_are_zero
     assert deviance(variances) <= optimum.fun + 1e-6
     assert_allclose(variances, optimum.x, rtol=2e-3, atol=2e-4)
     assert (variances == 0).any() or shared_effect
+
+
+@pytest.mark.parametrize(("seed", "slowing"), [(2, False), (2, True), (6, True)])
+def test_the_pace_is_the_one_with_the_higher_dense_likelihood(seed, slowing):
+    xs, zs, ys, currents = draw_rows(seed, people=12, shared_effect=0.0)
+    v = 3 * np.random.default_rng(seed).standard_normal(5) * PACES[int(slowing)]
+    ys = [y + z @ v for y, z in zip(ys, zs, strict=True)]
+    moments, shared = gather(xs, zs, ys, currents, PACES)
+    best = fit_mixed_effects(moments, np.zeros(2), shared=shared)
+
+    def solve(paced):
+        tau = paced.shared.variances[GROUPS] * PACES[paced.likelihood.pace] ** 2
+        return literal.solve_shared(xs, zs, ys, paced.spread, tau, paced.noise, currents)
+
+    of_both = []
+    for pace in PACES:
+        # Columns that are multiplied by a pace have coefficients that are divided by it.
+        alone, at_pace = gather(xs, [z * pace for z in zs], ys, currents * pace)
+        fit = fit_mixed_effects(alone, np.zeros(2), shared=at_pace)
+        of_both.append((fit, fit.shared.mean * pace))
+    deviances = [fit.deviance for fit, _ in of_both]
+    chosen = int(np.argmin(deviances))
+    assert best.likelihood.pace == chosen
+    assert_allclose(best.shared.mean, of_both[chosen][1], rtol=1e-5, atol=1e-7)
+    value, beta, mean, means, covariances = solve(best)
+    assert_allclose(best.population, beta, rtol=1e-6)
+    assert_allclose(best.shared.mean, mean, rtol=1e-6, atol=1e-8)
+    assert_allclose(best.mean, means, rtol=1e-6, atol=1e-8)
+    assert_allclose(best.covariance, covariances, rtol=1e-6, atol=1e-8)
+    other = best.likelihood.list_paces()[1 - chosen]
+    root = np.sqrt(np.maximum(of_both[1 - chosen][0].ratios / other.unit**2, LEAST))
+    rival = other.at(root[:2], root[2:]).posterior(1, True)
+    assert solve(rival)[0] - value == pytest.approx(rival.deviance - best.deviance, abs=1e-5)
+    assert rival.deviance >= best.deviance
 
 
 def test_people_who_differ_much_leave_shared_columns_their_information():

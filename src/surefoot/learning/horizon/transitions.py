@@ -355,7 +355,8 @@ class HorizonTask:
             used = counted > 0
             gram += values[used].T @ weighted[used]
             cross += weighted[used].T @ reward[used]
-        shared = SharedMoments(between, gram, cross, group, columns.shift_people(len(moments.gram), d))
+        current = columns.shift_people(len(moments.gram), d)
+        shared = SharedMoments(between, gram, cross, group, current, columns.paces)
         return SharedDesign.of_moments(columns, shared, moments, self.centre_states(moments))
 
     def fit_posteriors(

@@ -18,7 +18,8 @@ A prior β ~ N(0, s²), s in units of the outcome, adds σ² / s² to ζ, which 
 where the derivative of the likelihood of y alone, β integrated out, is zero.
 
 Columns Z that everybody shares, with random coefficients v in groups of one variance σ² λ_g each (a smooth baseline, effects
-that change over the study), join the fixed part F = [X, Z √λ]. With C = Lᵀ XᵀUZ √λ of a participant
+that change over the study), join the fixed part F = [X, Z √λ]. Where there are several paces, the columns are multiplied by
+the one with the highest likelihood. With C = Lᵀ XᵀUZ √λ of a participant
 
     A = [[Σ W + ζ, Σ M⁻¹C], [·, √λ ZᵀUZ √λ − Σ CᵀM⁻¹C + I]],   (β, v) = A⁻¹ (Σ M⁻¹m, √λ ZᵀUy − Σ CᵀM⁻¹m)
 
@@ -127,6 +128,9 @@ class SharedMoments:
     """(columns,), from 0 on: the coefficients of a group have one variance."""
     current: Array
     """(people, d, columns): by which share of Z's coefficients those of a participant have moved by now."""
+    paces: Array
+    """(paces, columns): alternatives for the standard deviations of a group's coefficients, relative to each other; at the
+    first pace they are 1."""
 
     def subtract(self, coef: Array) -> SharedMoments:
         """With Y − X w instead of Y; `coef` is w, (d, responses)."""
@@ -262,7 +266,10 @@ class Likelihood:
     unit: Array
     """(d + groups,): the length of these columns in those of `basis` and of the shared columns as they came."""
     shared: SharedMoments
-    """Of the columns that everybody shares, those of a group scaled alike; cross is of this output, (columns,)."""
+    """Of the columns that everybody shares, those of a group scaled alike but for the pace; cross is of this output,
+    (columns,)."""
+    pace: int = 0
+    """Which of the paces the columns have."""
 
     @classmethod
     def of_moments(
@@ -327,6 +334,24 @@ class Likelihood:
                 cross=shared.cross[:, response] * lengths if len(lengths) else np.zeros(0),
             ),
         )
+
+    def list_paces(self) -> list[Likelihood]:
+        """One for each pace of the shared columns."""
+        return [self._at_pace(pace) for pace in range(len(self.shared.paces))]
+
+    def _at_pace(self, pace: int) -> Likelihood:
+        """With the columns at this pace instead of theirs."""
+        if pace == self.pace:
+            return self
+        shared = self.shared
+        factor = shared.paces[pace] / shared.paces[self.pace]
+        rescaled = replace(
+            shared,
+            between=shared.between * factor,
+            gram=_between(shared.gram, factor),
+            cross=shared.cross * factor,
+        )
+        return replace(self, shared=rescaled, pace=pace)
 
     @cached_property
     def observed(self) -> NDArray[np.bool_]:
@@ -422,7 +447,8 @@ class Likelihood:
 def _share_nothing(people: int, d: int) -> SharedMoments:
     """Moments of no columns."""
     empty = np.zeros((people, d, 0))
-    return SharedMoments(empty, np.zeros((0, 0)), np.zeros((0, 1)), np.zeros(0, dtype=np.int64), empty)
+    nothing = np.zeros((0, 0))
+    return SharedMoments(empty, nothing, np.zeros((0, 1)), np.zeros(0, dtype=np.int64), empty, paces=np.ones((1, 0)))
 
 
 def _invert_bordered(information: Array, d: int) -> tuple[Array, float]:
@@ -541,6 +567,7 @@ class LikelihoodPoint:
         differs = transform * (self.root**2 > LEAST) if self.root.ndim == 1 else transform
         # Coefficients of shared columns as they came are these times v.
         lengths = (self.shared_root * likelihood.unit[d:])[likelihood.shared.group]
+        lengths = lengths * likelihood.shared.paces[likelihood.pace]
         current = likelihood.shared.current * lengths
         moved = np.concatenate([transform @ self.inverse, current - transform @ self.pulled[..., d:]], axis=-1)
         covariance = transform @ self.inverse @ transform.T + moved @ self.system @ np.swapaxes(moved, 1, 2)
@@ -604,20 +631,20 @@ def fit_mixed_effects(
     data = (response, penalty, np.eye(moments.gram.shape[-1]) if basis is None else basis, variance_left)
     if prior is None:
         likelihood = Likelihood.of_moments(moments, *data, shared=shared, unshared=unshared)
-        best, steps, converged = _search(likelihood, correlated, alike, start)
+        best, steps, converged = _search_paces(likelihood, correlated, alike, start)
         return best.posterior(steps, converged)
     # In deviations from its mean a prior is a penalty σ² / s²: Ψ and σ² in turn, until σ² stays.
     mean, scale = prior
     deviations = moments.subtract(mean[:, None])
     shared = None if shared is None else shared.subtract(mean[:, None])
     unshared = None if unshared is None else unshared.subtract(mean[:, None])
-    best, steps, _ = _search(
+    best, steps, _ = _search_paces(
         Likelihood.of_moments(deviations, *data, shared=shared, unshared=unshared), correlated, alike, start
     )
     noise = best.noise
     for _ in range(NOISE_ROUNDS):
         likelihood = Likelihood.of_moments(deviations, *data, prior=(1 / scale**2, noise), shared=shared, unshared=unshared)
-        best, round_steps, converged = _search(likelihood, correlated, alike, start)
+        best, round_steps, converged = _search_paces(likelihood, correlated, alike, start)
         steps = steps + round_steps
         before = noise
         noise = best.estimate_noise()
@@ -631,6 +658,14 @@ def fit_mixed_effects(
         mean=posterior.mean + mean,
         likelihood=replace(posterior.likelihood, moments=moments),
     )
+
+
+def _search_paces(
+    likelihood: Likelihood, correlated: bool, alike: bool, ratios: Array | None
+) -> tuple[LikelihoodPoint, int, bool]:
+    """The best L at the pace with the highest likelihood; the first one where both are as good."""
+    results = [_search(paced, correlated, alike, ratios) for paced in likelihood.list_paces()]
+    return min(results, key=lambda result: result[0].deviance)
 
 
 def _search(
