@@ -25,7 +25,6 @@ from surefoot.learning.baselines import Baseline
 from surefoot.learning.batch import count_back
 from surefoot.learning.penalties import FitScales, StandardUnits
 from surefoot.learning.pooling.mixed_effects import (
-    LEAST,
     MOST_SHARED,
     NOTHING,
     LikelihoodPoint,
@@ -33,7 +32,6 @@ from surefoot.learning.pooling.mixed_effects import (
     Posterior,
     SharedMoments,
     SharedPosterior,
-    search_spread,
 )
 
 Floats = NDArray[np.float64]
@@ -240,12 +238,13 @@ def average_over_walks(posterior: Posterior, first: int) -> tuple[Floats, Floats
     Both paces count, each by its restricted likelihood at its best variances.
     """
     likelihood = posterior.likelihood
-    start = posterior.ratios / np.where(likelihood.unit > 0, likelihood.unit, 1.0) ** 2
-    start = start.clip(LEAST, likelihood.most)
-    between_people = np.where(np.arange(len(start)) < likelihood.gram.shape[-1], start, np.nan)
-    points = [search_spread(paced, between_people, start)[0] for paced in likelihood.list_paces()]
+    paces = zip(likelihood.list_paces(), posterior.ratios, strict=True)
+    points = [paced.at_ratios(ratios) for paced, ratios in paces]
     weights = _weigh(np.array([point.deviance for point in points]))
-    averages = [_average_over_variances(point.posterior(1, True), first) for point in points]
+    averages = [
+        _average_over_variances(posterior if point.likelihood is likelihood else point.posterior(1, True), point, first)
+        for point in points
+    ]
     means, covariances = map(np.array, zip(*averages, strict=True))
     return _mix(weights, means, covariances)
 
@@ -262,30 +261,27 @@ def _mix(weights: Floats, means: Floats, covariances: Floats) -> tuple[Floats, F
     return mean, np.tensordot(weights, covariances, 1) + (weights[:, None] * (means - mean)).T @ (means - mean)
 
 
-def _average_over_variances(posterior: Posterior, first: int) -> tuple[Floats, Floats]:
+def _average_over_variances(posterior: Posterior, best: LikelihoodPoint, first: int) -> tuple[Floats, Floats]:
     """At the pace of this posterior, with what is not known of the variances of the groups from the first one on.
 
     A variance that is estimated as zero need not be zero. For one group after the other, with the other variances as they
-    are, mean and covariance are those of the mixture over its standard deviation, whose prior is flat and whose likelihood
-    is the restricted one; their differences from the fit are added up. σ² is taken as known: with few decision points the
-    sum of differences could be a negative variance otherwise.
+    are at `best`, mean and covariance are those of the mixture over its standard deviation, whose prior is flat and whose
+    likelihood is the restricted one; their differences from `best` are added up. σ² is taken as known: with few decision
+    points the sum of differences could be a negative variance otherwise.
     """
-    likelihood = posterior.likelihood
+    likelihood = best.likelihood
     d = likelihood.gram.shape[-1]
-    known = likelihood.unit > 0
-    scale = np.where(known, posterior.ratios / np.where(known, likelihood.unit, 1.0) ** 2, 0.0)
-    best = np.sqrt(np.maximum(scale, LEAST))
+    best_roots = np.sqrt(best.scale)
     mean, covariance = _join_coefficients(posterior)
-    fitted_mean, fitted_covariance = _join_coefficients(likelihood.at(best[:d], best[d:]).posterior(1, True))
+    fitted_mean, fitted_covariance = _join_coefficients(best.posterior(1, True))
     for group in np.flatnonzero(likelihood.informed[d + first :]) + d + first:
 
         def at(root: float, group: int = group) -> LikelihoodPoint:
-            roots = np.where(np.arange(len(best)) == group, root, best)
+            roots = np.where(np.arange(len(best_roots)) == group, root, best_roots)
             return likelihood.at(roots[:d], roots[d:])
 
-        lowest = at(best[group]).deviance
-        upper = max(2 * best[group], 0.5)
-        while at(upper).deviance - lowest < FAR and upper < MOST_SHARED**0.5:
+        upper = max(2 * best_roots[group], 0.5)
+        while at(upper).deviance - best.deviance < FAR and upper < MOST_SHARED**0.5:
             upper *= 1.5
         points = [at(root) for root in np.linspace(0.0, upper, NODES)]
         # By the trapezoid rule.

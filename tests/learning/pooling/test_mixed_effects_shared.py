@@ -88,7 +88,7 @@ def test_the_search_ends_where_no_step_leads_down(seed):
     best = fit_mixed_effects(moments, np.zeros(2), shared=shared)
     assert best.converged
     likelihood = best.likelihood
-    scale = np.maximum(best.ratios / likelihood.unit**2, LEAST)
+    scale = np.maximum(best.ratios[0] / likelihood.unit**2, LEAST)
 
     def deviance(values):
         return likelihood.at(np.sqrt(values[:2]), np.sqrt(values[2:])).deviance
@@ -148,8 +148,7 @@ def test_the_pace_is_the_one_with_the_higher_dense_likelihood(seed, slowing):
     assert_allclose(best.mean, means, rtol=1e-6, atol=1e-8)
     assert_allclose(best.covariance, covariances, rtol=1e-6, atol=1e-8)
     other = best.likelihood.list_paces()[1 - chosen]
-    root = np.sqrt(np.maximum(of_both[1 - chosen][0].ratios / other.unit**2, LEAST))
-    rival = other.at(root[:2], root[2:]).posterior(1, True)
+    rival = other.at_ratios(best.ratios[1 - chosen]).posterior(1, True)
     assert solve(rival)[0] - value == pytest.approx(rival.deviance - best.deviance, abs=1e-5)
     assert rival.deviance >= best.deviance
 

@@ -192,7 +192,8 @@ class Posterior:
     likelihood: Likelihood
     """What it was found from."""
     ratios: Array
-    """ψ / σ² of the columns in which Ψ is diagonal, then of the groups of shared columns: where the next search begins."""
+    """ψ / σ² of the columns in which Ψ is diagonal, then of the groups of shared columns, (paces, d + groups): where the
+    next search begins."""
     shared: SharedPosterior | None = None
     """Of columns that everybody shares, where there are any; `mean` then has what they add by now, `population` has not."""
     walk: float = 0.0
@@ -388,6 +389,16 @@ class Likelihood:
         d = self.gram.shape[-1]
         return np.append(np.full(d, MOST), np.full(len(self.unit) - d, MOST_SHARED))
 
+    def at_ratios(self, ratios: Array) -> LikelihoodPoint:
+        """At ψ / σ² of the columns, then of the groups; where they are zero, at the least λ that is searched."""
+        root = np.sqrt(self.find_scale(ratios))
+        d = self.gram.shape[-1]
+        return self.at(root[:d], root[d:])
+
+    def find_scale(self, ratios: Array) -> NDArray[np.float64]:
+        """λ of ψ / σ², (d + groups,)."""
+        return np.asarray(np.clip(ratios / np.where(self.unit > 0, self.unit, 1.0) ** 2, LEAST, self.most))
+
     def at(self, root: Array, shared_root: Array | None = None) -> LikelihoodPoint:
         """At L = diag(root), or at L itself, (d, d), and at √λ of the groups of shared columns."""
         shared_root = np.zeros(len(self.groups)) if shared_root is None else shared_root
@@ -499,6 +510,13 @@ class LikelihoodPoint:
         """λ of a diagonal L and of the groups."""
         return np.append(self.root, self.shared_root) ** 2
 
+    @property
+    def ratios(self) -> NDArray[np.float64]:
+        """ψ / σ² of the columns, then of the groups; zero where λ is the least that is searched."""
+        diagonal = self.root if self.root.ndim == 1 else np.sqrt(np.sum(self.root**2, axis=1))
+        scale = np.append(diagonal, self.shared_root) ** 2
+        return np.asarray(np.where(scale > LEAST, scale, 0.0) * self.likelihood.unit**2)
+
     def estimate_noise(self) -> float:
         """The best σ² for this L, and this β, with the part of ζ that a prior has."""
         prior = _between(self.likelihood.prior, self.root)
@@ -559,8 +577,9 @@ class LikelihoodPoint:
         noise_term = squares[:, None] * squares / self.likelihood.free
         return exact - noise_term, average - noise_term
 
-    def posterior(self, n_iter: int, converged: bool) -> Posterior:
-        """In the coordinates of the moments; where λ is the least that is searched, Ψ is zero."""
+    def posterior(self, n_iter: int, converged: bool, ratios: Array | None = None) -> Posterior:
+        """In the coordinates of the moments; where λ is the least that is searched, Ψ is zero. `ratios` are those of all
+        paces."""
         likelihood = self.likelihood
         d = len(self.root)
         transform = _times(likelihood.basis, self.root)
@@ -572,9 +591,6 @@ class LikelihoodPoint:
         moved = np.concatenate([transform @ self.inverse, current - transform @ self.pulled[..., d:]], axis=-1)
         covariance = transform @ self.inverse @ transform.T + moved @ self.system @ np.swapaxes(moved, 1, 2)
         across = transform @ self.system[:d, d:] * lengths
-        diagonal = self.root if self.root.ndim == 1 else np.sqrt(np.sum(self.root**2, axis=1))
-        scale = np.append(diagonal, self.shared_root) ** 2
-        variances = np.where(scale > LEAST, scale, 0.0) * likelihood.unit**2
         return Posterior(
             population=transform @ self.beta[:d],
             population_covariance=self.noise * (transform @ self.system[:d, :d] @ transform.T),
@@ -586,12 +602,12 @@ class LikelihoodPoint:
             n_iter=n_iter,
             converged=converged,
             likelihood=likelihood,
-            ratios=variances,
+            ratios=self.ratios[None] if ratios is None else ratios,
             shared=SharedPosterior(
                 mean=lengths * self.beta[d:],
                 covariance=self.noise * _between(self.system[d:, d:], lengths),
                 with_population=self.noise * across,
-                variances=self.noise * variances[d:],
+                variances=self.noise * self.ratios[d:],
             )
             if len(lengths)
             else None,
@@ -631,27 +647,27 @@ def fit_mixed_effects(
     data = (response, penalty, np.eye(moments.gram.shape[-1]) if basis is None else basis, variance_left)
     if prior is None:
         likelihood = Likelihood.of_moments(moments, *data, shared=shared, unshared=unshared)
-        best, steps, converged = _search_paces(likelihood, correlated, alike, start)
-        return best.posterior(steps, converged)
+        best, steps, converged, ratios = _search_paces(likelihood, correlated, alike, start)
+        return best.posterior(steps, converged, ratios)
     # In deviations from its mean a prior is a penalty σ² / s²: Ψ and σ² in turn, until σ² stays.
     mean, scale = prior
     deviations = moments.subtract(mean[:, None])
     shared = None if shared is None else shared.subtract(mean[:, None])
     unshared = None if unshared is None else unshared.subtract(mean[:, None])
-    best, steps, _ = _search_paces(
+    best, steps, _, _ = _search_paces(
         Likelihood.of_moments(deviations, *data, shared=shared, unshared=unshared), correlated, alike, start
     )
     noise = best.noise
     for _ in range(NOISE_ROUNDS):
         likelihood = Likelihood.of_moments(deviations, *data, prior=(1 / scale**2, noise), shared=shared, unshared=unshared)
-        best, round_steps, converged = _search_paces(likelihood, correlated, alike, start)
+        best, round_steps, converged, ratios = _search_paces(likelihood, correlated, alike, start)
         steps = steps + round_steps
         before = noise
         noise = best.estimate_noise()
         settled = converged and abs(noise - before) <= SETTLED * noise
         if settled:
             break
-    posterior = best.posterior(steps, settled)
+    posterior = best.posterior(steps, settled, ratios)
     return replace(
         posterior,
         population=posterior.population + mean,
@@ -661,11 +677,14 @@ def fit_mixed_effects(
 
 
 def _search_paces(
-    likelihood: Likelihood, correlated: bool, alike: bool, ratios: Array | None
-) -> tuple[LikelihoodPoint, int, bool]:
-    """The best L at the pace with the highest likelihood; the first one where both are as good."""
-    results = [_search(paced, correlated, alike, ratios) for paced in likelihood.list_paces()]
-    return min(results, key=lambda result: result[0].deviance)
+    likelihood: Likelihood, correlated: bool, alike: bool, start: Array | None
+) -> tuple[LikelihoodPoint, int, bool, Array]:
+    """As `_search`, at the pace with the highest likelihood, and the ratios of all paces."""
+    paces = likelihood.list_paces()
+    starts = [None] * len(paces) if start is None or start.shape != (len(paces), len(likelihood.unit)) else list(start)
+    results = [_search(paced, correlated, alike, ratios) for paced, ratios in zip(paces, starts, strict=True)]
+    best = min(results, key=lambda result: result[0].deviance)
+    return *best, np.stack([point.ratios for point, *_ in results])
 
 
 def _search(
@@ -677,10 +696,7 @@ def _search(
     held = np.full(len(likelihood.unit), np.nan)
     if alike:
         held[:d] = LEAST
-    start = None
-    if ratios is not None and len(ratios) == len(likelihood.unit):
-        start = np.clip(ratios / np.where(likelihood.unit > 0, likelihood.unit, 1.0) ** 2, LEAST, likelihood.most)
-    best, steps, converged = search_spread(observed, held, start)
+    best, steps, converged = search_spread(observed, held, None if ratios is None else likelihood.find_scale(ratios))
     if not correlated or alike or likelihood.people < 2:
         return best if observed is likelihood else likelihood.at(best.root, best.shared_root), steps, converged
     # L in full, from the best diagonal one, by the slope of the deviance alone.

@@ -205,7 +205,7 @@ class WalkPoint:
             n_iter=n_iter,
             converged=converged,
             likelihood=still,
-            ratios=np.where(self.scale > LEAST, self.scale, 0.0) * still.unit**2,
+            ratios=(np.where(self.scale > LEAST, self.scale, 0.0) * still.unit**2)[None],
             walk=self.step / points,
         )
 
