@@ -8,6 +8,7 @@ from scipy.special import ndtr
 import surefoot as sf
 from surefoot.data.trajectories import Trajectories
 from surefoot.learning.baselines import Smooth
+from surefoot.learning.penalties import list_coefficient_names
 from surefoot.learning.shared_effects import StudyTime
 from tests.reference import mixed_effects as literal
 
@@ -217,6 +218,19 @@ def test_the_band_of_the_effect_holds_the_truth_where_variances_are_uncertain():
         error = np.sqrt(np.diagonal(effects.effect_covariance, axis1=1, axis2=2))
         shares.append((abs(effects.effect_mean - FADING) < 2.1 * error).mean())
     assert np.mean(shares) > 0.93
+
+
+def test_the_band_follows_a_prior_and_forgets_a_vague_one():
+    """The mean of a prior is no part of the likelihood, whichever pace that is of."""
+    logs, _ = draw_logs()
+    parts = {"pooling": {"name": "partial", "time": "smooth"}, "critic_penalty": 0.0}
+    names = list_coefficient_names(logs.state_names, logs.action_names)
+    without = sf.method("ts", **parts).fit(logs).time_effects_
+    vague = sf.method("ts", **parts, prior={name: {"mean": 50.0, "scale": 1e5} for name in names}).fit(logs).time_effects_
+    assert_allclose(vague.effect_mean, without.effect_mean, atol=2e-3)
+    assert_allclose(vague.effect_covariance, without.effect_covariance, rtol=0.02, atol=1e-4)
+    narrow = sf.method("ts", **parts, prior={"send": {"mean": 9.0, "scale": 1e-3}}).fit(logs).time_effects_
+    assert_allclose(narrow.effect_mean[0, 0], 9.0, atol=0.1)
 
 
 @pytest.mark.parametrize("correlated", [False, True])

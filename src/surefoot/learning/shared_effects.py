@@ -13,7 +13,7 @@ length. At a *slowing* pace it is σ_γ² divided by that length. With u from 0 
 falls as 1 / (1 + (`GROWTH` − 1) u)².
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -241,12 +241,13 @@ def average_over_walks(posterior: Posterior, first: int) -> tuple[Floats, Floats
     paces = zip(likelihood.list_paces(), posterior.ratios, strict=True)
     points = [paced.at_ratios(ratios) for paced, ratios in paces]
     weights = _weigh(np.array([point.deviance for point in points]))
-    averages = [
-        _average_over_variances(posterior if point.likelihood is likelihood else point.posterior(1, True), point, first)
-        for point in points
-    ]
+    averages = [_average_over_variances(point, first) for point in points]
     means, covariances = map(np.array, zip(*averages, strict=True))
-    return _mix(weights, means, covariances)
+    mean, covariance = _mix(weights, means, covariances)
+    # What the fit has beyond these points: a prior's mean, correlated differences, actions that nobody has been sent.
+    fitted_mean, fitted_covariance = _join_coefficients(posterior)
+    point_mean, point_covariance = _join_coefficients(points[likelihood.pace].posterior(1, True))
+    return mean + fitted_mean - point_mean, covariance + fitted_covariance - point_covariance
 
 
 def _weigh(deviances: Floats) -> Floats:
@@ -261,8 +262,8 @@ def _mix(weights: Floats, means: Floats, covariances: Floats) -> tuple[Floats, F
     return mean, np.tensordot(weights, covariances, 1) + (weights[:, None] * (means - mean)).T @ (means - mean)
 
 
-def _average_over_variances(posterior: Posterior, best: LikelihoodPoint, first: int) -> tuple[Floats, Floats]:
-    """At the pace of this posterior, with what is not known of the variances of the groups from the first one on.
+def _average_over_variances(best: LikelihoodPoint, first: int) -> tuple[Floats, Floats]:
+    """At the pace of this point, with what is not known of the variances of the groups from the first one on.
 
     A variance that is estimated as zero need not be zero. For one group after the other, with the other variances as they
     are at `best`, mean and covariance are those of the mixture over its standard deviation, whose prior is flat and whose
@@ -272,8 +273,9 @@ def _average_over_variances(posterior: Posterior, best: LikelihoodPoint, first: 
     likelihood = best.likelihood
     d = likelihood.gram.shape[-1]
     best_roots = np.sqrt(best.scale)
-    mean, covariance = _join_coefficients(posterior)
-    fitted_mean, fitted_covariance = _join_coefficients(best.posterior(1, True))
+    best_mean, best_covariance = _join_coefficients(best.posterior(1, True))
+    mean = best_mean
+    covariance = best_covariance
     for group in np.flatnonzero(likelihood.informed[d + first :]) + d + first:
 
         def at(root: float, group: int = group) -> LikelihoodPoint:
@@ -287,21 +289,20 @@ def _average_over_variances(posterior: Posterior, best: LikelihoodPoint, first: 
         # By the trapezoid rule.
         ends = 2 * np.log(2.0) * np.isin(np.arange(NODES), (0, NODES - 1))
         weights = _weigh(np.array([point.deviance for point in points]) + ends)
-        coefficients = [_join_coefficients(point.posterior(1, True)) for point in points]
+        coefficients = [_join_coefficients(replace(point, noise=best.noise).posterior(1, True)) for point in points]
         means, covariances = map(np.array, zip(*coefficients, strict=True))
-        noise = posterior.noise**0.5
-        middle, spread = _mix(weights, means / noise, covariances)
-        mean = mean + noise * middle - fitted_mean
-        covariance = covariance + spread - fitted_covariance
-    return mean, posterior.noise * covariance
+        middle, spread = _mix(weights, means, covariances)
+        mean = mean + middle - best_mean
+        covariance = covariance + spread - best_covariance
+    return mean, covariance
 
 
 def _join_coefficients(posterior: Posterior) -> tuple[Floats, Floats]:
-    """Mean of β and the shared columns' coefficients, and their covariance as a multiple of σ²."""
+    """Mean and covariance of β and the shared columns' coefficients."""
     shared = cast("SharedPosterior", posterior.shared)
     across = shared.with_population
     covariance = np.block([[posterior.population_covariance, across], [across.T, shared.covariance]])
-    return np.append(posterior.population, shared.mean), covariance / posterior.noise
+    return np.append(posterior.population, shared.mean), covariance
 
 
 @dataclass(frozen=True, eq=False)
