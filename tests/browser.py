@@ -20,6 +20,10 @@ FLAGS = (
 )
 
 
+class NavigatedError(RuntimeError):
+    """The page went on to another one before it answered."""
+
+
 class Browser:
     """`with Browser() as browser: visit = browser.visit(path)`."""
 
@@ -86,7 +90,8 @@ class Browser:
             answer = self._take()
             if answer.get("id") == self._number:
                 if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
+                    error = NavigatedError if "navigated" in answer["error"]["message"] else RuntimeError
+                    raise error(f"{method}: {answer['error']}")
                 return answer["result"]
 
     def _take(self):

@@ -2,7 +2,7 @@
 
 import base64
 
-from tests.browser import Browser
+from tests.browser import Browser, NavigatedError
 
 PHONE = 390
 
@@ -48,12 +48,19 @@ class Reader(Browser):
         act()
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._take()
-        self.evaluate("new Promise(done => setTimeout(done, 30))")
+        self._wait_for_requests()
         for event in self.events:
             if event["method"] == "Network.requestWillBeSent":
                 self.asked.append(event["params"]["request"]["url"])
             if event["method"] in ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"):
                 self.said.append(event)
+
+    def _wait_for_requests(self):
+        """What a page asks for after it has loaded; a page that leads on to another one is followed."""
+        try:
+            self.evaluate("new Promise(done => setTimeout(done, 30))")
+        except NavigatedError:
+            self._wait_for_requests()
 
     def picture(self, path):
         """The whole page as a PNG file."""
