@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,7 +115,7 @@ class Fitted(Shown):
         None otherwise."""
         return self.joint.posteriors[0] if self.joint is not None and self.joint.posteriors else None
 
-    @property
+    @cached_property
     def time_effects(self) -> TimeEffects | None:
         """With `time = "smooth"`: how effects change over a participant's time for everybody; None otherwise."""
         if self.joint is None or self.joint.shared is None or self.posterior is None:

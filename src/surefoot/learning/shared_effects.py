@@ -15,6 +15,7 @@ falls as 1 / (1 + (`GROWTH` − 1) u)².
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import cast
 
 import numpy as np
@@ -42,6 +43,8 @@ FAR = 8.0
 """A standard deviation whose deviance is so much above the lowest has next to no weight."""
 NODES = 13
 """Standard deviations over which a band is averaged."""
+NEGLIGIBLE = 1e-3
+"""A pace with less weight is left out of a band."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,12 +244,16 @@ def average_over_walks(posterior: Posterior, first: int) -> tuple[Floats, Floats
     paces = zip(likelihood.list_paces(), posterior.ratios, strict=True)
     points = [paced.at_ratios(ratios) for paced, ratios in paces]
     weights = _weigh(np.array([point.deviance for point in points]))
-    averages = [_average_over_variances(point, first) for point in points]
+    counts = weights > NEGLIGIBLE
+    averages = [_average_over_variances(point, first) for point in compress(points, counts)]
     means, covariances = map(np.array, zip(*averages, strict=True))
-    mean, covariance = _mix(weights, means, covariances)
+    mean, covariance = _mix(weights[counts] / weights[counts].sum(), means, covariances)
     # What the fit has beyond these points: a prior's mean, correlated differences, actions that nobody has been sent.
-    fitted_mean, fitted_covariance = _join_coefficients(posterior)
-    point_mean, point_covariance = _join_coefficients(points[likelihood.pace].posterior(1, True))
+    point_mean, point_covariance = points[likelihood.pace].join_coefficients()
+    shared = cast("SharedPosterior", posterior.shared)
+    across = shared.with_population
+    fitted_covariance = np.block([[posterior.population_covariance, across], [across.T, shared.covariance]])
+    fitted_mean = np.append(posterior.population, shared.mean)
     return mean + fitted_mean - point_mean, covariance + fitted_covariance - point_covariance
 
 
@@ -273,7 +280,7 @@ def _average_over_variances(best: LikelihoodPoint, first: int) -> tuple[Floats, 
     likelihood = best.likelihood
     d = likelihood.gram.shape[-1]
     best_roots = np.sqrt(best.scale)
-    best_mean, best_covariance = _join_coefficients(best.posterior(1, True))
+    best_mean, best_covariance = best.join_coefficients()
     mean = best_mean
     covariance = best_covariance
     for group in np.flatnonzero(likelihood.informed[d + first :]) + d + first:
@@ -289,20 +296,12 @@ def _average_over_variances(best: LikelihoodPoint, first: int) -> tuple[Floats, 
         # By the trapezoid rule.
         ends = 2 * np.log(2.0) * np.isin(np.arange(NODES), (0, NODES - 1))
         weights = _weigh(np.array([point.deviance for point in points]) + ends)
-        coefficients = [_join_coefficients(replace(point, noise=best.noise).posterior(1, True)) for point in points]
+        coefficients = [replace(point, noise=best.noise).join_coefficients() for point in points]
         means, covariances = map(np.array, zip(*coefficients, strict=True))
         middle, spread = _mix(weights, means, covariances)
         mean = mean + middle - best_mean
         covariance = covariance + spread - best_covariance
     return mean, covariance
-
-
-def _join_coefficients(posterior: Posterior) -> tuple[Floats, Floats]:
-    """Mean and covariance of β and the shared columns' coefficients."""
-    shared = cast("SharedPosterior", posterior.shared)
-    across = shared.with_population
-    covariance = np.block([[posterior.population_covariance, across], [across.T, shared.covariance]])
-    return np.append(posterior.population, shared.mean), covariance
 
 
 @dataclass(frozen=True, eq=False)

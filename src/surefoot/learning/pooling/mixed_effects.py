@@ -577,6 +577,22 @@ class LikelihoodPoint:
         noise_term = squares[:, None] * squares / self.likelihood.free
         return exact - noise_term, average - noise_term
 
+    @property
+    def lengths(self) -> NDArray[np.float64]:
+        """Coefficients of shared columns as they came are these times v, (columns,)."""
+        likelihood = self.likelihood
+        widths = likelihood.shared.paces[likelihood.pace]
+        return np.asarray((self.shared_root * likelihood.unit[len(self.root) :])[likelihood.shared.group] * widths)
+
+    def join_coefficients(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and covariance of β and the coefficients of shared columns together, in the coordinates of the moments."""
+        d = len(self.root)
+        transform = _times(self.likelihood.basis, self.root)
+        lengths = self.lengths
+        half = np.concatenate([transform @ self.system[:d], lengths[:, None] * self.system[d:]])
+        covariance = np.concatenate([half[:, :d] @ transform.T, half[:, d:] * lengths], axis=1)
+        return np.append(transform @ self.beta[:d], lengths * self.beta[d:]), self.noise * covariance
+
     def posterior(self, n_iter: int, converged: bool, ratios: Array | None = None) -> Posterior:
         """In the coordinates of the moments; where λ is the least that is searched, Ψ is zero. `ratios` are those of all
         paces."""
@@ -584,16 +600,13 @@ class LikelihoodPoint:
         d = len(self.root)
         transform = _times(likelihood.basis, self.root)
         differs = transform * (self.root**2 > LEAST) if self.root.ndim == 1 else transform
-        # Coefficients of shared columns as they came are these times v.
-        lengths = (self.shared_root * likelihood.unit[d:])[likelihood.shared.group]
-        lengths = lengths * likelihood.shared.paces[likelihood.pace]
-        current = likelihood.shared.current * lengths
+        coefficients, of_coefficients = self.join_coefficients()
+        current = likelihood.shared.current * self.lengths
         moved = np.concatenate([transform @ self.inverse, current - transform @ self.pulled[..., d:]], axis=-1)
         covariance = transform @ self.inverse @ transform.T + moved @ self.system @ np.swapaxes(moved, 1, 2)
-        across = transform @ self.system[:d, d:] * lengths
         return Posterior(
-            population=transform @ self.beta[:d],
-            population_covariance=self.noise * (transform @ self.system[:d, :d] @ transform.T),
+            population=coefficients[:d],
+            population_covariance=of_coefficients[:d, :d],
             spread=self.noise * (differs @ differs.T),
             noise=self.noise,
             mean=(self.beta[:d] + self.deviation) @ transform.T + current @ self.beta[d:],
@@ -604,12 +617,12 @@ class LikelihoodPoint:
             likelihood=likelihood,
             ratios=self.ratios[None] if ratios is None else ratios,
             shared=SharedPosterior(
-                mean=lengths * self.beta[d:],
-                covariance=self.noise * _between(self.system[d:, d:], lengths),
-                with_population=self.noise * across,
+                mean=coefficients[d:],
+                covariance=of_coefficients[d:, d:],
+                with_population=of_coefficients[:d, d:],
                 variances=self.noise * self.ratios[d:],
             )
-            if len(lengths)
+            if len(coefficients) > d
             else None,
         )
 
