@@ -140,14 +140,15 @@ def test_too_small_logs_get_the_named_default_and_a_warning(people, points):
 
 
 def test_fewer_decision_points_than_features_are_pooled():
-    with pytest.warns(sf.FitWarning, match="42 of at least 80 usable.*pooling = 'all', baseline = 'linear', horizon"):
+    with pytest.warns(sf.FitWarning, match="42 of at least 160 usable.*pooling = 'all', baseline = 'linear', horizon"):
         fitted = sf.method("recommended").fit(heart_steps(6, 7))
     assert fitted.pooling_.name == "all"
 
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 @pytest.mark.parametrize(
-    ("slope", "long_run", "pooling"), [(0.6, False, "partial"), (0.6, True, "all"), (0.8, True, "partial")]
+    ("slope", "long_run", "pooling"),
+    [(0.4, False, "all"), (0.6, False, "partial"), (0.6, True, "all"), (0.8, True, "partial")],
 )
 def test_the_long_run_asks_for_proof_that_people_differ(monkeypatch, slope, long_run, pooling):
     monkeypatch.setattr("surefoot.learning.choice.estimate_slope", lambda *arguments: (slope, 0.2))
@@ -158,11 +159,20 @@ def test_the_long_run_asks_for_proof_that_people_differ(monkeypatch, slope, long
 
 @pytest.mark.filterwarnings("ignore::surefoot.FitWarning")
 def test_where_folds_have_too_few_transitions_the_delayed_effect_decides_alone():
-    fitted = sf.method("recommended").fit(heart_steps(8, 12))
+    fitted = sf.method("recommended").fit(heart_steps(6, 27))
     (delayed,) = [comparison for comparison in fitted.chosen_.comparisons if "horizon" in comparison.simpler]
     assert delayed.measure == "delayed effect of 'send'"
     assert delayed.richer_taken == (abs(delayed.estimate) > 2.5 * delayed.standard_error)
     assert fitted.chosen_.reasons[-1].count("standard error") == 1
+
+
+@pytest.mark.parametrize(("gain", "baseline"), [(0.01, "linear"), (0.03, "smooth")])
+def test_a_smooth_baseline_must_predict_better_by_a_standard_error(monkeypatch, gain, baseline):
+    monkeypatch.setattr("surefoot.learning.choice.compare_capped_errors", lambda *arguments: (gain, 0.02))
+    fitted = sf.method("recommended", look_ahead=False).fit(heart_steps(10, 60))
+    assert fitted.fitted_.chosen_parameters["baseline"] == baseline
+    # The critic without outliers needs no margin.
+    assert fitted.critic_.name == "ridge"
 
 
 @pytest.mark.parametrize(

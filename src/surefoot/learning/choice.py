@@ -9,17 +9,16 @@ squares replaces a critic that removes decision points if its squared errors are
 decide. Without artefacts it is the more precise one; and where most outcomes are alike, as steps are without a prompt, a
 robust critic may remove what prompts achieve. What the critic removes is removed for all candidates that follow.
 
-The effects' candidates stand in the order of `EFFECT_MODELS`, from the simplest on, and each replaces the last one taken
-unless what it adds is noise. With τ(s) the effects of the candidate taken so far, τ′(s) those of the next one, p the logged
-probabilities and m(s) the expected outcome, which is the same for both, the slope b of
+The effects' candidates stand in the order of `EFFECT_MODELS`, from the simplest on, and each replaces the last one taken if
+what it adds is more truth than noise. With τ(s) the effects of the candidate taken so far, τ′(s) those of the next one, p
+the logged probabilities and m(s) the expected outcome, which is the same for both, the slope b of
 
     r − m(s) − Σ_a (1{a} − p_a) τ_a(s)   on   d = Σ_a (1{a} − p_a) (τ′_a(s) − τ_a(s))
 
 is 1 where the differences are true and 0 where they are noise (the best linear predictor of Chernozhukov, Demirer, Duflo and
-Fernández-Val 2018, in Robinson's partially linear model). Above ½ the squared error is lower: a candidate is left out if b
-is below that by more than its standard error over people. The burden of proof is on the simpler one, because estimated
-variances can be zero: where nothing differs or changes, a richer candidate costs next to nothing. A smooth baseline changes
-what is expected without an action, so it is taken if its capped squared errors are smaller.
+Fernández-Val 2018, in Robinson's partially linear model). A candidate is taken if b is at least ½: above that its squared
+error is lower. A smooth baseline changes what is expected without an action, so it is taken if its capped squared errors
+are smaller by more than the standard error of the difference.
 
 For the long run only effects that do not change are candidates: its policy is followed for many decision points, and those
 at the next one are no guide to them. There the burden of proof is on the richer candidate: what the linear model of the next
@@ -63,7 +62,7 @@ FitParts = Callable[[Mapping[str, Any], Trajectories], Fitted]
 """Fits the method with these parameters to these logs."""
 FEW_PEOPLE = 6
 """With fewer people, the standard errors over people that decide are a guess."""
-ROWS_PER_FEATURE = 10
+ROWS_PER_FEATURE = 20
 """With fewer usable decision points for each of the critic's features, half of them cannot show which model is better."""
 FOLDS = 2
 BLOCKS = 6
@@ -354,14 +353,13 @@ def _choose_effects(logs: Trajectories, richest: Predictions, fit_parts: FitPart
             predicted[richer] - predicted[taken],
             logs.participant_index[rows],
         )
-        bound = slope - error if lasting else slope + error
         comparison = Comparison(
             simpler=describe_parameters(candidates[taken]),
             richer=describe_parameters(candidates[richer]),
             measure="slope of outcomes on the effects that it adds",
             estimate=slope,
             standard_error=error,
-            richer_taken=bound >= 0.5,
+            richer_taken=slope - error * lasting >= 0.5,
         )
         comparisons.append(comparison)
         taken = richer if comparison.richer_taken else taken
@@ -373,18 +371,20 @@ def _choose_effects(logs: Trajectories, richest: Predictions, fit_parts: FitPart
         before, after = (
             _cross_fit(logs, {**model, "critic": PLAIN}, fit_parts, removed, by_participant=True) for model in rivals
         )
-        comparisons.append(_compare_errors(logs, before, after, *map(describe_parameters, rivals)))
+        comparisons.append(_compare_errors(logs, before, after, *map(describe_parameters, rivals), errors=1))
         chosen = EFFECT_MODELS[-1] if comparisons[-1].richer_taken else chosen
     return ChosenParts(chosen, tuple(map(explain, comparisons)), tuple(comparisons))
 
 
-def _compare_errors(logs: Trajectories, before: Predictions, after: Predictions, simpler: str, richer: str) -> Comparison:
-    """The second is taken if its capped squared errors are smaller."""
+def _compare_errors(
+    logs: Trajectories, before: Predictions, after: Predictions, simpler: str, richer: str, *, errors: float = 0
+) -> Comparison:
+    """The second is taken if its capped squared errors are smaller by more than so many standard errors."""
     rows = np.flatnonzero(logs.usable)
     gain, error = compare_capped_errors(
         before.find_errors(logs, rows), after.find_errors(logs, rows), logs.participant_index[rows]
     )
-    return Comparison(simpler, richer, "gain in the capped squared error, as a share", gain, error, gain > 0)
+    return Comparison(simpler, richer, "gain in the capped squared error, as a share", gain, error, gain > errors * error)
 
 
 def describe_parameters(parameters: Mapping[str, Any]) -> str:
