@@ -144,7 +144,7 @@ def write_entry(results: Results, cell: Cell, name: str) -> str:
     if values is None:
         return "–"
     estimate = estimate_mean(values)
-    text = estimate.write(0 if abs(estimate.mean) >= 100 else 1)
+    text = estimate.write(choose_digits(estimate.mean))
     best = choose_best(results, cell, CONTESTANTS)
     if best is None or estimate.count < FEW:
         return text
@@ -155,12 +155,21 @@ def write_entry(results: Results, cell: Cell, name: str) -> str:
     return f"**{text}, loss**" if name in OURS and best not in OURS and lost else text
 
 
+def choose_digits(value: float) -> int:
+    """Decimals of an outcome, so that it has three digits."""
+    return 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+
+
 def write_goals(results: Results) -> list[str]:
     """What must hold, what was measured, and whether it holds."""
     rows = ["| what must hold | measured | holds |", "|---|---:|---|"]
     for cell, most in MOST_REGRET.items():
         regret = estimate_mean(results.get((cell, "ts, smooth"), {0: np.nan}))
-        rows.append(write_goal(f"{cell}: regret of `ts, smooth` at most {most:.3g}", regret, 1, regret.mean <= most))
+        rows.append(
+            write_goal(
+                f"{cell}: regret of `ts, smooth` at most {most:.3g}", regret, choose_digits(regret.mean), regret.mean <= most
+            )
+        )
     for cell in MOST_REGRET:
         if not cell.endswith("fade"):
             ratio = estimate_ratio(results.get((cell, "ts, smooth"), {}), results.get((cell, "ts, partial"), {}))

@@ -379,8 +379,8 @@ def test_the_page_has_goals_wins_and_losses(tmp_path):
     assert page.read_text() == text and text.startswith("Before.") and text.endswith("After.\n")
     assert "| ts, partial | **20.0 ± 0.0 (3), loss** |" in text
     assert "| ts, smooth | **11.0 ± 0.6 (3), loss** |" in text
-    assert "| RoME | **9.0 ± 0.0 (3)** |" in text
-    assert "| IntelligentPooling | 0.0 (1) |" in text
+    assert "| RoME | **9.03 ± 0.03 (3)** |" in text
+    assert "| IntelligentPooling | 0.00 (1) |" in text
     assert f"| {fade}: regret of `ts, smooth` at most 12.3 | 11.0 ± 0.6 (3) | yes |" in text
     assert f"| {dirty}: regret of `hb-ts, smooth` below RoME's, as a ratio | 0.50 ± 0.00 (2) | yes |" in text
     assert "above 2,500 | 2,000 ± 0 (2) | **no** |" in text and "above 1,618 | 2,000 ± 0 (2) | yes |" in text
