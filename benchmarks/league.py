@@ -165,11 +165,8 @@ def write_goals(results: Results) -> list[str]:
     rows = ["| what must hold | measured | holds |", "|---|---:|---|"]
     for cell, most in MOST_REGRET.items():
         regret = estimate_mean(results.get((cell, "ts, smooth"), {0: np.nan}))
-        rows.append(
-            write_goal(
-                f"{cell}: regret of `ts, smooth` at most {most:.3g}", regret, choose_digits(regret.mean), regret.mean <= most
-            )
-        )
+        wanted = f"{cell}: regret of `ts, smooth` at most {most:.3g}"
+        rows.append(write_goal(wanted, regret, choose_digits(regret.mean), regret.mean <= most))
     for cell in MOST_REGRET:
         if not cell.endswith("fade"):
             ratio = estimate_ratio(results.get((cell, "ts, smooth"), {}), results.get((cell, "ts, partial"), {}))

@@ -353,13 +353,14 @@ def _choose_effects(logs: Trajectories, richest: Predictions, fit_parts: FitPart
             predicted[richer] - predicted[taken],
             logs.participant_index[rows],
         )
+        bound = slope - error if lasting else slope
         comparison = Comparison(
             simpler=describe_parameters(candidates[taken]),
             richer=describe_parameters(candidates[richer]),
             measure="slope of outcomes on the effects that it adds",
             estimate=slope,
             standard_error=error,
-            richer_taken=slope - error * lasting >= 0.5,
+            richer_taken=bound >= 0.5,
         )
         comparisons.append(comparison)
         taken = richer if comparison.richer_taken else taken
@@ -371,20 +372,20 @@ def _choose_effects(logs: Trajectories, richest: Predictions, fit_parts: FitPart
         before, after = (
             _cross_fit(logs, {**model, "critic": PLAIN}, fit_parts, removed, by_participant=True) for model in rivals
         )
-        comparisons.append(_compare_errors(logs, before, after, *map(describe_parameters, rivals), errors=1))
+        comparisons.append(_compare_errors(logs, before, after, *map(describe_parameters, rivals), margin=1))
         chosen = EFFECT_MODELS[-1] if comparisons[-1].richer_taken else chosen
     return ChosenParts(chosen, tuple(map(explain, comparisons)), tuple(comparisons))
 
 
 def _compare_errors(
-    logs: Trajectories, before: Predictions, after: Predictions, simpler: str, richer: str, *, errors: float = 0
+    logs: Trajectories, before: Predictions, after: Predictions, simpler: str, richer: str, *, margin: float = 0
 ) -> Comparison:
-    """The second is taken if its capped squared errors are smaller by more than so many standard errors."""
+    """The second is taken if its capped squared errors are smaller by more than `margin` standard errors."""
     rows = np.flatnonzero(logs.usable)
     gain, error = compare_capped_errors(
         before.find_errors(logs, rows), after.find_errors(logs, rows), logs.participant_index[rows]
     )
-    return Comparison(simpler, richer, "gain in the capped squared error, as a share", gain, error, gain > errors * error)
+    return Comparison(simpler, richer, "gain in the capped squared error, as a share", gain, error, gain > margin * error)
 
 
 def describe_parameters(parameters: Mapping[str, Any]) -> str:
